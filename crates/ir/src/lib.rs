@@ -1,1 +1,33 @@
-//! Placeholder.
+//! Onestep's graph: a pure SSA graph of typed ops plus named state.
+//!
+//! This crate holds everything that is true on every device: dtypes, shapes, the ops with their shape rules,
+//! references and decompositions, the builder, the text form, the verifier, and the interpreter that defines what a
+//! graph computes.
+
+pub mod attrs;
+pub mod interp;
+pub mod op;
+pub mod ops;
+pub mod random;
+pub mod shape;
+
+mod array;
+mod builder;
+mod dtype;
+mod error;
+mod graph;
+mod init;
+mod tensor;
+
+pub use array::{Array, Element};
+pub use attrs::{Attr, AttrReader, Attrs, Real};
+pub use builder::GraphBuilder;
+pub use dtype::DType;
+pub use error::{ArrayError, BuildError, GraphError, Loc, Mistake, nearest};
+pub use graph::{Def, Graph, Node, NodeId, Port, Region, Role, StatePort, Update, Value, ValueId};
+pub use init::Init;
+pub use interp::{Data, Dense};
+pub use op::OpRule;
+pub use ops::Op;
+pub use shape::{Dim, DimSpec, DimVar, IntoShape, Shape, Type, dim, row_major};
+pub use tensor::Tensor;

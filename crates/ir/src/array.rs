@@ -1,0 +1,226 @@
+//! Host tensors: what a caller feeds, reads, saves and writes into a graph as a constant.
+
+use crate::{ArrayError, DType};
+use std::fmt;
+use std::sync::Arc;
+
+/// A Rust type that is the storage of a dtype.
+pub trait Element: bytemuck::NoUninit + bytemuck::AnyBitPattern + Copy + Send + Sync + 'static {
+    /// The dtype that this type stores.
+    const DTYPE: DType;
+}
+macro_rules! elements {
+    ($($t:ty => $d:ident),+) => {$(impl Element for $t { const DTYPE: DType = DType::$d; })+};
+}
+elements!(f64 => F64, f32 => F32, half::f16 => F16, half::bf16 => BF16, i64 => I64, i32 => I32, u32 => U32, u8 => U8);
+
+/// A dense, row-major tensor in host memory. Cloning shares the storage.
+#[derive(Clone)]
+pub struct Array {
+    dtype: DType,
+    shape: Vec<usize>,
+    /// 8-byte words, so that every element type is aligned.
+    words: Arc<Vec<u64>>,
+}
+
+fn count(dtype: DType, shape: &[usize]) -> Result<usize, ArrayError> {
+    shape
+        .iter()
+        .try_fold(1usize, |a, &b| a.checked_mul(b))
+        .filter(|n| n.checked_mul(dtype.size()).is_some_and(|b| b <= isize::MAX as usize))
+        .ok_or_else(|| ArrayError::TooLarge { shape: shape.to_vec() })
+}
+
+impl Array {
+    /// An array of `shape` from its elements in row-major order.
+    pub fn new<T: Element>(shape: &[usize], data: &[T]) -> Result<Array, ArrayError> {
+        let want = count(T::DTYPE, shape)?;
+        if data.len() != want {
+            return Err(ArrayError::Length { shape: shape.to_vec(), want, got: data.len() });
+        }
+        Array::from_bytes(T::DTYPE, shape, bytemuck::cast_slice(data))
+    }
+
+    /// A rank-0 array.
+    pub fn scalar<T: Element>(value: T) -> Array {
+        Array::new(&[], &[value]).expect("one element fills a scalar")
+    }
+
+    /// An array of truth values.
+    pub fn bools(shape: &[usize], data: &[bool]) -> Result<Array, ArrayError> {
+        let want = count(DType::Bool, shape)?;
+        if data.len() != want {
+            return Err(ArrayError::Length { shape: shape.to_vec(), want, got: data.len() });
+        }
+        let bytes: Vec<u8> = data.iter().map(|&b| b as u8).collect();
+        Array::from_bytes(DType::Bool, shape, &bytes)
+    }
+
+    /// An array from the little-endian bytes of its elements. A `bool` byte other than 0 becomes 1.
+    pub fn from_bytes(dtype: DType, shape: &[usize], bytes: &[u8]) -> Result<Array, ArrayError> {
+        let n = count(dtype, shape)?;
+        if bytes.len() != n * dtype.size() {
+            return Err(ArrayError::Length {
+                shape: shape.to_vec(),
+                want: n * dtype.size(),
+                got: bytes.len(),
+            });
+        }
+        let mut words = vec![0u64; bytes.len().div_ceil(8)];
+        bytemuck::cast_slice_mut::<u64, u8>(&mut words)[..bytes.len()].copy_from_slice(bytes);
+        if dtype == DType::Bool {
+            for b in &mut bytemuck::cast_slice_mut::<u64, u8>(&mut words)[..bytes.len()] {
+                *b = (*b != 0) as u8;
+            }
+        }
+        Ok(Array { dtype, shape: shape.to_vec(), words: Arc::new(words) })
+    }
+
+    /// An array of zeros.
+    pub fn zeros(dtype: DType, shape: &[usize]) -> Result<Array, ArrayError> {
+        let n = count(dtype, shape)?;
+        let words = vec![0u64; (n * dtype.size()).div_ceil(8)];
+        Ok(Array { dtype, shape: shape.to_vec(), words: Arc::new(words) })
+    }
+
+    /// An array of `dtype` from real numbers: floats are rounded, integers truncated and saturated.
+    pub fn from_f64(dtype: DType, shape: &[usize], data: &[f64]) -> Result<Array, ArrayError> {
+        let want = count(dtype, shape)?;
+        if data.len() != want {
+            return Err(ArrayError::Length { shape: shape.to_vec(), want, got: data.len() });
+        }
+        fn collect<T: Element>(shape: &[usize], it: impl Iterator<Item = T>) -> Result<Array, ArrayError> {
+            Array::new(shape, &it.collect::<Vec<T>>())
+        }
+        let d = data.iter().copied();
+        match dtype {
+            DType::F64 => collect(shape, d),
+            DType::F32 => collect(shape, d.map(|x| x as f32)),
+            DType::F16 => collect(shape, d.map(half::f16::from_f64)),
+            DType::BF16 => collect(shape, d.map(half::bf16::from_f64)),
+            DType::I64 => collect(shape, d.map(|x| x as i64)),
+            DType::I32 => collect(shape, d.map(|x| x as i32)),
+            DType::U32 => collect(shape, d.map(|x| x as u32)),
+            DType::U8 => collect(shape, d.map(|x| x as u8)),
+            DType::Bool => Array::bools(shape, &d.map(|x| x != 0.0).collect::<Vec<_>>()),
+        }
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Sizes, outermost first.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Whether there is no element.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The elements' bytes, little-endian, row-major.
+    pub fn bytes(&self) -> &[u8] {
+        &bytemuck::cast_slice::<u64, u8>(&self.words)[..self.len() * self.dtype.size()]
+    }
+
+    /// The elements as `T`; an error when the dtype is another.
+    pub fn as_slice<T: Element>(&self) -> Result<&[T], ArrayError> {
+        if T::DTYPE != self.dtype {
+            return Err(ArrayError::DType { want: T::DTYPE, got: self.dtype });
+        }
+        Ok(bytemuck::cast_slice(self.bytes()))
+    }
+
+    /// The elements converted to `f64` (exact but for large `i64`).
+    pub fn to_f64(&self) -> Vec<f64> {
+        let b = self.bytes();
+        match self.dtype {
+            DType::F64 => bytemuck::cast_slice::<u8, f64>(b).to_vec(),
+            DType::F32 => bytemuck::cast_slice::<u8, f32>(b).iter().map(|&x| x as f64).collect(),
+            DType::F16 => bytemuck::cast_slice::<u8, half::f16>(b).iter().map(|x| x.to_f64()).collect(),
+            DType::BF16 => bytemuck::cast_slice::<u8, half::bf16>(b).iter().map(|x| x.to_f64()).collect(),
+            _ => self.to_i64().into_iter().map(|x| x as f64).collect(),
+        }
+    }
+
+    /// The elements converted to `i64`: floats truncated and saturated.
+    pub fn to_i64(&self) -> Vec<i64> {
+        let b = self.bytes();
+        match self.dtype {
+            DType::I64 => bytemuck::cast_slice::<u8, i64>(b).to_vec(),
+            DType::I32 => bytemuck::cast_slice::<u8, i32>(b).iter().map(|&x| x as i64).collect(),
+            DType::U32 => bytemuck::cast_slice::<u8, u32>(b).iter().map(|&x| x as i64).collect(),
+            DType::U8 | DType::Bool => b.iter().map(|&x| x as i64).collect(),
+            _ => self.to_f64().into_iter().map(|x| x as i64).collect(),
+        }
+    }
+
+    /// The same elements under another shape.
+    pub fn reshape(&self, shape: &[usize]) -> Result<Array, ArrayError> {
+        let want = count(self.dtype, shape)?;
+        if want != self.len() {
+            return Err(ArrayError::Length { shape: shape.to_vec(), want, got: self.len() });
+        }
+        Ok(Array { dtype: self.dtype, shape: shape.to_vec(), words: self.words.clone() })
+    }
+}
+
+impl PartialEq for Array {
+    /// Same dtype, shape and bits (so NaN equals the same NaN, and −0 differs from 0).
+    fn eq(&self, other: &Array) -> bool {
+        self.dtype == other.dtype && self.shape == other.shape && self.bytes() == other.bytes()
+    }
+}
+impl Eq for Array {}
+impl std::hash::Hash for Array {
+    fn hash<H: std::hash::Hasher>(&self, h: &mut H) {
+        self.dtype.hash(h);
+        self.shape.hash(h);
+        self.bytes().hash(h);
+    }
+}
+
+impl fmt::Debug for Array {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let head: Vec<f64> = self.to_f64().into_iter().take(8).collect();
+        let more = if self.len() > 8 { ", …" } else { "" };
+        write!(f, "{}{:?} {:?}{}", self.dtype, self.shape, head, more)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_and_dtypes_are_checked() {
+        assert!(Array::new(&[2, 2], &[1f32; 3]).is_err());
+        assert!(Array::new(&[usize::MAX, 2], &[1f32; 3]).is_err());
+        let a = Array::new(&[3], &[1f32, 2.0, 3.0]).unwrap();
+        assert_eq!(a.as_slice::<f32>().unwrap(), [1.0, 2.0, 3.0]);
+        assert!(a.as_slice::<i32>().is_err());
+        assert_eq!(a.reshape(&[3, 1]).unwrap().shape(), [3, 1]);
+        assert!(a.reshape(&[2]).is_err());
+        assert_eq!(Array::from_bytes(DType::Bool, &[2], &[7, 0]).unwrap().bytes(), [1, 0]);
+    }
+
+    #[test]
+    fn conversions() {
+        for d in DType::ALL {
+            let a = Array::from_f64(d, &[2], &[0.0, 1.0]).unwrap();
+            assert_eq!(a.to_f64(), [0.0, 1.0], "{d}");
+            assert_eq!(a.to_i64(), [0, 1], "{d}");
+        }
+        let nan = Array::scalar(f32::NAN);
+        assert_eq!(nan, nan.clone());
+        assert_ne!(Array::scalar(0f32), Array::scalar(-0f32));
+    }
+}

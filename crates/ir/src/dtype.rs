@@ -1,0 +1,169 @@
+//! Element types, and the rounding that each one means.
+//!
+//! The interpreter computes in `f64` (floats) or `i64` (integers) and rounds every result to the op's
+//! declared dtype with [`DType::round`] or [`DType::wrap`]; these two functions are the definition.
+
+use std::fmt;
+
+/// The type of a tensor's elements.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum DType {
+    /// IEEE 754 double precision.
+    F64,
+    /// IEEE 754 single precision.
+    F32,
+    /// IEEE 754 half precision: storage and casts.
+    F16,
+    /// bfloat16: storage and casts.
+    BF16,
+    /// 64-bit signed integer, wrapping.
+    I64,
+    /// 32-bit signed integer, wrapping.
+    I32,
+    /// 32-bit unsigned integer, wrapping.
+    U32,
+    /// 8-bit unsigned integer, wrapping.
+    U8,
+    /// Truth value, stored as one byte 0 or 1.
+    Bool,
+}
+
+impl DType {
+    /// Every dtype, in the order of the enum.
+    pub const ALL: [DType; 9] = [
+        DType::F64,
+        DType::F32,
+        DType::F16,
+        DType::BF16,
+        DType::I64,
+        DType::I32,
+        DType::U32,
+        DType::U8,
+        DType::Bool,
+    ];
+
+    /// Bytes of one element.
+    pub fn size(self) -> usize {
+        match self {
+            DType::F64 | DType::I64 => 8,
+            DType::F32 | DType::I32 | DType::U32 => 4,
+            DType::F16 | DType::BF16 => 2,
+            DType::U8 | DType::Bool => 1,
+        }
+    }
+
+    /// The name used in the text form and in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            DType::F64 => "f64",
+            DType::F32 => "f32",
+            DType::F16 => "f16",
+            DType::BF16 => "bf16",
+            DType::I64 => "i64",
+            DType::I32 => "i32",
+            DType::U32 => "u32",
+            DType::U8 => "u8",
+            DType::Bool => "bool",
+        }
+    }
+
+    /// The dtype with this name.
+    pub fn from_name(name: &str) -> Option<DType> {
+        DType::ALL.into_iter().find(|d| d.name() == name)
+    }
+
+    /// Whether this is a floating-point type.
+    pub fn is_float(self) -> bool {
+        matches!(self, DType::F64 | DType::F32 | DType::F16 | DType::BF16)
+    }
+
+    /// Whether this is an integer type (`bool` is not).
+    pub fn is_int(self) -> bool {
+        matches!(self, DType::I64 | DType::I32 | DType::U32 | DType::U8)
+    }
+
+    /// Rounds a real number to this float type, to nearest, ties to even. Identity for non-floats.
+    pub fn round(self, x: f64) -> f64 {
+        match self {
+            DType::F32 => x as f32 as f64,
+            DType::F16 => half::f16::from_f64(x).to_f64(),
+            DType::BF16 => half::bf16::from_f64(x).to_f64(),
+            _ => x,
+        }
+    }
+
+    /// Wraps an integer into this type's range (two's complement); `bool` becomes 0 or 1.
+    pub fn wrap(self, x: i64) -> i64 {
+        match self {
+            DType::I32 => x as i32 as i64,
+            DType::U32 => x as u32 as i64,
+            DType::U8 => x as u8 as i64,
+            DType::Bool => (x != 0) as i64,
+            _ => x,
+        }
+    }
+
+    /// Converts a float to this integer type: truncated towards zero and saturating, NaN becomes 0.
+    pub fn saturate(self, x: f64) -> i64 {
+        match self {
+            DType::I64 => x as i64,
+            DType::I32 => x as i32 as i64,
+            DType::U32 => x as u32 as i64,
+            DType::U8 => x as u8 as i64,
+            DType::Bool => (x != 0.0) as i64,
+            _ => x as i64,
+        }
+    }
+
+    /// The smallest value: what a `max` over nothing gives (−inf for floats).
+    pub fn lowest(self) -> f64 {
+        match self {
+            DType::I64 => i64::MIN as f64,
+            DType::I32 => i32::MIN as f64,
+            DType::U32 | DType::U8 | DType::Bool => 0.0,
+            _ => f64::NEG_INFINITY,
+        }
+    }
+
+    /// The largest value: what a `min` over nothing gives (+inf for floats).
+    pub fn highest(self) -> f64 {
+        match self {
+            DType::I64 => i64::MAX as f64,
+            DType::I32 => i32::MAX as f64,
+            DType::U32 => u32::MAX as f64,
+            DType::U8 => u8::MAX as f64,
+            DType::Bool => 1.0,
+            _ => f64::INFINITY,
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip() {
+        for d in DType::ALL {
+            assert_eq!(DType::from_name(d.name()), Some(d));
+        }
+        assert_eq!(DType::from_name("float"), None);
+    }
+
+    #[test]
+    fn rounding_and_wrapping() {
+        assert_eq!(DType::F32.round(0.1), 0.1f32 as f64);
+        assert_eq!(DType::BF16.round(1.0 + 1.0 / 512.0), 1.0);
+        assert_eq!(DType::F16.round(65520.0), f64::INFINITY);
+        assert_eq!(DType::U8.wrap(-1), 255);
+        assert_eq!(DType::I32.wrap(1 << 31), i32::MIN as i64);
+        assert_eq!(DType::I32.saturate(f64::NAN), 0);
+        assert_eq!(DType::U8.saturate(1e9), 255);
+    }
+}

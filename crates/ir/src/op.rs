@@ -1,0 +1,166 @@
+//! What an op is. Each op is one file in `ops/`; the table at the end of `ops/mod.rs` lists them all.
+
+use crate::{AttrReader, Attrs, Dense, GraphBuilder, Mistake, Op, Tensor, Type};
+
+/// Evaluates one nested region of the op at hand: region index and its arguments in, its results out.
+pub type RegionEval<'a> = dyn FnMut(usize, Vec<Dense>) -> Result<Vec<Dense>, Mistake> + 'a;
+
+/// The types at a region's boundary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionType {
+    /// Of its parameters.
+    pub params: Vec<Type>,
+    /// Of its results.
+    pub results: Vec<Type>,
+}
+
+/// Everything that is true of an op on every device.
+pub trait OpRule: std::fmt::Debug {
+    /// The mnemonic of the text form.
+    fn name(&self) -> &'static str;
+
+    /// The constant attributes, as printed.
+    fn attrs(&self) -> Attrs {
+        vec![]
+    }
+
+    /// The shape and dtype rule: result types from operand types.
+    fn infer(&self, operands: &[Type]) -> Result<Vec<Type>, Mistake>;
+
+    /// The same for an op with nested regions; ops without regions ignore them (the verifier refuses extra ones).
+    fn infer_regions(&self, operands: &[Type], _regions: &[RegionType]) -> Result<Vec<Type>, Mistake> {
+        self.infer(operands)
+    }
+
+    /// How many nested regions the op has.
+    fn region_count(&self) -> usize {
+        0
+    }
+
+    /// The definition of the op's value, computed in `f64` and `i64`. The interpreter rounds or wraps the results to
+    /// their declared dtypes afterwards.
+    fn reference(&self, inputs: &[&Dense], results: &[Type]) -> Result<Vec<Dense>, Mistake>;
+
+    /// The reference of an op with regions.
+    fn reference_regions(
+        &self,
+        inputs: &[&Dense],
+        results: &[Type],
+        _eval: &mut RegionEval<'_>,
+    ) -> Result<Vec<Dense>, Mistake> {
+        self.reference(inputs, results)
+    }
+
+    /// For composites: the same value by simpler ops. `None` for primitives.
+    fn decompose<'g>(&self, _g: &'g GraphBuilder, _operands: &[Tensor<'g>]) -> Option<Vec<Tensor<'g>>> {
+        None
+    }
+}
+
+/// How the table constructs an op from text, and which samples its tests use.
+pub trait OpTable: OpRule + Sized {
+    /// Every mnemonic that this type answers to.
+    const NAMES: &'static [&'static str];
+
+    /// The op with this mnemonic and these attributes.
+    fn parse(name: &str, attrs: &mut AttrReader) -> Result<Self, Mistake>;
+
+    /// Samples for the op-table tests: at least one for each kind of behaviour, with small operands.
+    fn samples() -> Vec<Sample>;
+}
+
+/// A case for the op-table tests.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// The op.
+    pub op: Op,
+    /// Operands' types and the ranges from which tests draw their values.
+    pub operands: Vec<(Type, Range)>,
+}
+
+/// From where a test draws an operand's values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Range {
+    /// Reals in an interval, away from the kinks that the op names in its samples.
+    Real(f64, f64),
+    /// Integers in a half-open interval (also for `bool`: 0..2).
+    Int(i64, i64),
+    /// Distinct reals, at least 0.1 apart, in a random order: for max, min and sorting.
+    Distinct,
+}
+
+impl Sample {
+    /// A sample whose operands are `f64` tensors with values in (−2, 2).
+    pub fn reals(op: impl Into<Op>, shapes: &[&[usize]]) -> Sample {
+        Sample::within(op, shapes, Range::Real(-2.0, 2.0))
+    }
+
+    /// A sample whose operands are `f64` tensors with values from `range`.
+    pub fn within(op: impl Into<Op>, shapes: &[&[usize]], range: Range) -> Sample {
+        let operands = shapes
+            .iter()
+            .map(|s| (Type::new(crate::DType::F64, crate::Shape::fixed(s)), range))
+            .collect();
+        Sample { op: op.into(), operands }
+    }
+
+    /// Adds an operand.
+    pub fn and(mut self, dtype: crate::DType, shape: &[usize], range: Range) -> Sample {
+        self.operands.push((Type::new(dtype, crate::Shape::fixed(shape)), range));
+        self
+    }
+}
+
+/// Checks the number of operands.
+pub fn arity<'a, const N: usize>(operands: &'a [Type]) -> Result<&'a [Type; N], Mistake> {
+    operands.try_into().map_err(|_| {
+        Mistake::new(format!("takes {N} operand(s), got {}", operands.len()), "give it that many")
+    })
+}
+
+/// Checks an axis against a rank.
+pub fn check_axis(axis: usize, ty: &Type) -> Result<(), Mistake> {
+    if axis < ty.shape.rank() {
+        return Ok(());
+    }
+    Err(Mistake::new(
+        format!("axis {axis} is out of range for {ty}"),
+        format!("use an axis below {}", ty.shape.rank()),
+    ))
+}
+
+/// Checks a list of axes: in range and without repetition.
+pub fn check_axes(axes: &[usize], ty: &Type) -> Result<(), Mistake> {
+    for (i, &a) in axes.iter().enumerate() {
+        check_axis(a, ty)?;
+        if axes[..i].contains(&a) {
+            return Err(Mistake::new(format!("axis {a} is named twice"), "name each axis once"));
+        }
+    }
+    Ok(())
+}
+
+/// The message for operands that should have one dtype.
+pub fn same_dtype(types: &[&Type]) -> Result<(), Mistake> {
+    if types.windows(2).all(|w| w[0].dtype == w[1].dtype) {
+        return Ok(());
+    }
+    let names: Vec<_> = types.iter().map(|t| t.dtype.name()).collect();
+    Err(Mistake::new(format!("operands have different dtypes ({})", names.join(", ")), "cast one of them"))
+}
+
+/// Refuses a non-float operand.
+pub fn want_float(ty: &Type) -> Result<(), Mistake> {
+    if ty.dtype.is_float() {
+        return Ok(());
+    }
+    Err(Mistake::new(format!("takes a float tensor, got {ty}"), "cast it to f32 first"))
+}
+
+/// Refuses a non-integer operand.
+pub fn want_int(ty: &Type) -> Result<(), Mistake> {
+    if ty.dtype.is_int() {
+        return Ok(());
+    }
+    Err(Mistake::new(format!("takes integer indices, got {ty}"), "cast it to i32 or i64"))
+}

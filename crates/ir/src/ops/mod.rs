@@ -1,0 +1,78 @@
+//! The ops, one file each, and the table that lists them.
+
+mod binary;
+mod broadcast;
+mod cast;
+mod compare;
+mod constant;
+mod iota;
+mod matmul;
+mod reduce;
+mod reshape;
+mod select;
+mod transpose;
+mod unary;
+
+pub use binary::{Binary, BinaryKind};
+pub use broadcast::Broadcast;
+pub use cast::Cast;
+pub use compare::{Compare, CompareKind};
+pub use constant::Constant;
+pub use iota::Iota;
+pub use matmul::Matmul;
+pub use reduce::{Reduce, ReduceKind};
+pub use reshape::Reshape;
+pub use select::Select;
+pub use transpose::Transpose;
+pub use unary::{Unary, UnaryKind};
+
+use crate::op::{OpRule, OpTable, Sample};
+use crate::{AttrReader, Mistake};
+
+macro_rules! table {
+    ($($op:ident),+ $(,)?) => {
+        /// An op with its attributes. Each variant is one file of `ops/`.
+        #[derive(Clone, PartialEq, Eq, Hash, Debug)]
+        #[allow(missing_docs)]
+        pub enum Op { $($op($op)),+ }
+
+        $(impl From<$op> for Op {
+            fn from(op: $op) -> Op { Op::$op(op) }
+        })+
+
+        impl Op {
+            /// Its rules.
+            pub fn rule(&self) -> &dyn OpRule {
+                match self { $(Op::$op(op) => op),+ }
+            }
+
+            /// The op with this mnemonic.
+            pub fn parse(name: &str, attrs: &mut AttrReader) -> Result<Op, Mistake> {
+                $(if $op::NAMES.contains(&name) {
+                    return $op::parse(name, attrs).map(Op::from);
+                })+
+                let help = match crate::nearest(name, Op::names()) {
+                    Some(n) => format!("did you mean '{n}'?"),
+                    None => "see the op table in the documentation".to_string(),
+                };
+                Err(Mistake::new(format!("there is no op '{name}'"), help))
+            }
+
+            /// Every mnemonic.
+            pub fn names() -> Vec<&'static str> {
+                [$($op::NAMES),+].concat()
+            }
+
+            /// The samples of every op, for tests that walk the table.
+            pub fn samples() -> Vec<Sample> {
+                let mut all = vec![];
+                $(all.extend($op::samples());)+
+                all
+            }
+        }
+    };
+}
+
+table!(
+    Constant, Iota, Unary, Binary, Compare, Select, Cast, Matmul, Reduce, Reshape, Transpose, Broadcast,
+);
