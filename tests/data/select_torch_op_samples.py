@@ -1,0 +1,155 @@
+"""Select, from PyTorch's operator samples, the operators that Onestep's ops can express.
+
+    python make_torch_op_samples.py ALL                         (needs torch 2.15.0; format of both: that script's head)
+    python select_torch_op_samples.py ALL torch-op-samples     (needs the zstd program)
+
+Writes index.jsonl.zst and tensors.safetensors.zst with the tensors numbered anew, and suite.json: how many samples
+every operator of the whole suite has, so that what is left out can be counted too. An operator's key is "op" or
+"op/variant".
+"""
+import collections
+import json
+import os
+import sys
+
+from safetensors_files import read_safetensors, safetensors_bytes, write_zst
+
+# Every variant of a name is taken, unless EXCEPT leaves it out.
+SELECTED = {
+    "constants": """
+        arange eye full full_like linspace logspace new_full new_ones new_zeros ones ones_like scalar_tensor zeros
+        zeros_like fill zero_ signal.windows.bartlett signal.windows.blackman signal.windows.cosine
+        signal.windows.exponential signal.windows.gaussian signal.windows.general_cosine
+        signal.windows.general_hamming signal.windows.hamming signal.windows.hann signal.windows.nuttall""",
+    "unary": """
+        abs acosh alias_copy angle asinh atanh ceil clone conj conj_physical contiguous cos cosh deg2rad erf erfc exp
+        exp2 expm1 floor frac isfinite isinf isnan isneginf isposinf isreal log log10 log1p log2 logical_not logit
+        nan_to_num neg positive rad2deg real reciprocal resolve_conj resolve_neg round rsqrt sgn sigmoid sign sin sinc
+        sinh special.entr special.ndtr sqrt square tan tanh trunc""",
+    "casts": "bfloat16 bool double float half int long",
+    "binary and ternary": """
+        __radd__ __rdiv__ __rmod__ __rmul__ __rpow__ __rsub__ add addcdiv addcmul clamp clamp_max clamp_min div eq
+        float_power floor_divide fmax fmin fmod ge gt heaviside hypot isclose isin ldexp le lerp logaddexp logaddexp2
+        logical_and logical_or logical_xor lt masked_fill maximum minimum mul ne pow remainder rsub special.xlog1py sub
+        true_divide where xlogy""",
+    "products of matrices": """
+        __rmatmul__ addbmm addmm addmv addr baddbmm bmm corrcoef cov cross dot einsum inner linalg.cross
+        linalg.multi_dot linalg.vander linalg.vecdot matmul mm mv nn.functional.bilinear nn.functional.linear outer
+        tensordot vdot""",
+    "reductions": """
+        all amax amin aminmax any argmax argmin count_nonzero cumprod cumsum cumulative_trapezoid diff dist gradient
+        linalg.vector_norm logcumsumexp logsumexp max mean min nanmean nansum norm prod renorm std std_mean sum
+        sum_to_size trace trapezoid trapz var var_mean""",
+    "masked reductions": """
+        masked.amax masked.amin masked.argmax masked.argmin masked.cumprod masked.cumsum masked.log_softmax
+        masked.logaddexp masked.logsumexp masked.mean masked.norm masked.normalize masked.prod masked.softmax
+        masked.softmin masked.std masked.sum masked.var""",
+    "layout": """
+        H T __getitem__ _chunk_cat as_strided as_strided_copy atleast_1d atleast_2d atleast_3d block_diag
+        broadcast_tensors broadcast_to cartesian_prod cat chunk column_stack combinations constant_pad_nd diag
+        diag_embed diagflat diagonal diagonal_copy diagonal_scatter dsplit dstack expand expand_as expand_copy flatten
+        flip fliplr flipud hsplit hstack linalg.diagonal mH mT meshgrid movedim narrow narrow_copy
+        nn.functional.channel_shuffle nn.functional.pad nn.functional.pixel_shuffle nn.functional.pixel_unshuffle
+        nn.functional.unfold permute permute_copy ravel repeat repeat_interleave reshape reshape_as roll rot90 select
+        select_scatter slice split split_with_sizes split_with_sizes_copy squeeze squeeze_copy stack t t_copy
+        tensor_split tile transpose transpose_copy tril triu unbind unbind_copy unflatten unfold unfold_copy
+        unsafe_chunk unsafe_split unsqueeze unsqueeze_copy view view_as view_copy vsplit vstack""",
+    "indexing": """
+        _unsafe_masked_index _unsafe_masked_index_put_accumulate bucketize gather index_add index_copy index_fill
+        index_put index_reduce index_select nn.functional.embedding nn.functional.embedding_bag
+        nn.functional.interpolate nn.functional.upsample_nearest put scatter scatter_add scatter_reduce searchsorted
+        take take_along_dim""",
+    "activations": """
+        _softmax_backward_data log_softmax native_dropout_backward nn.functional.celu nn.functional.elu
+        nn.functional.gelu nn.functional.glu nn.functional.hardshrink nn.functional.hardsigmoid nn.functional.hardswish
+        nn.functional.hardtanh nn.functional.leaky_relu nn.functional.logsigmoid nn.functional.mish nn.functional.prelu
+        nn.functional.relu nn.functional.relu6 nn.functional.selu nn.functional.silu nn.functional.softmin
+        nn.functional.softplus nn.functional.softshrink nn.functional.softsign nn.functional.tanhshrink
+        nn.functional.threshold softmax torch.ops.aten._safe_softmax.default""",
+    "norms and attention": """
+        _native_batch_norm_legit native_batch_norm native_group_norm native_layer_norm nn.functional.batch_norm
+        nn.functional.group_norm nn.functional.instance_norm nn.functional.layer_norm nn.functional.local_response_norm
+        nn.functional.normalize nn.functional.rms_norm nn.functional.scaled_dot_product_attention
+        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu""",
+    "losses and distances": """
+        cdist nn.functional.binary_cross_entropy nn.functional.binary_cross_entropy_with_logits
+        nn.functional.cosine_embedding_loss nn.functional.cosine_similarity nn.functional.cross_entropy
+        nn.functional.gaussian_nll_loss nn.functional.hinge_embedding_loss nn.functional.huber_loss
+        nn.functional.kl_div nn.functional.l1_loss nn.functional.linear_cross_entropy
+        nn.functional.margin_ranking_loss nn.functional.mse_loss nn.functional.multi_margin_loss
+        nn.functional.multilabel_soft_margin_loss nn.functional.nll_loss nn.functional.pairwise_distance
+        nn.functional.pdist nn.functional.poisson_nll_loss nn.functional.smooth_l1_loss
+        nn.functional.soft_margin_loss nn.functional.triplet_margin_loss""",
+}
+EXCEPT = {
+    "as_strided/partial_views": "reads storage outside the tensor that was recorded",
+    "index_reduce/amax": "scatter with a maximum",
+    "index_reduce/amin": "scatter with a minimum",
+    "index_reduce/prod": "scatter with a product",
+    "nn.functional.interpolate/area": "pooling",
+    "nn.functional.interpolate/bicubic": "resampling",
+    "nn.functional.interpolate/bilinear": "resampling",
+    "nn.functional.interpolate/linear": "resampling",
+    "nn.functional.interpolate/trilinear": "resampling",
+    "norm/nuc": "singular values",
+    "scatter_reduce/amax": "scatter with a maximum",
+    "scatter_reduce/amin": "scatter with a minimum",
+    "scatter_reduce/prod": "scatter with a product",
+}
+
+
+def key(row):
+    return f"{row['op']}/{row['variant']}" if row["variant"] else row["op"]
+
+
+def is_random(row):
+    """Attention with dropout: its mask came from PyTorch's generator."""
+    return bool(row["kwargs"].get("dropout_p"))
+
+
+def renumber(row, number):
+    def walk(value):
+        if isinstance(value, dict):
+            return {"t": number(value["t"])} if "t" in value else {k: walk(v) for k, v in value.items()}
+        if isinstance(value, list):
+            return [walk(v) for v in value]
+        return value
+
+    return row | {
+        "input": walk(row["input"]),
+        "args": walk(row["args"]),
+        "kwargs": walk(row["kwargs"]),
+        "outputs": [number(t) for t in row["outputs"]],
+        "cotangents": [None if t is None else number(t) for t in row["cotangents"]],
+        "gradients": {str(number(int(t))): number(g) for t, g in row["gradients"].items()},
+    }
+
+
+def main():
+    source, out = sys.argv[1:]
+    rows = [json.loads(line) for line in open(os.path.join(source, "index.jsonl"))]
+    tensors, _ = read_safetensors(os.path.join(source, "tensors.safetensors"))
+    names = {name for group in SELECTED.values() for name in group.split()}
+    if unknown := (names - {row["op"] for row in rows}) | (EXCEPT.keys() - {key(row) for row in rows}):
+        sys.exit(f"no such operators: {sorted(unknown)}")
+
+    kept, numbers = [], {}
+    for row in rows:
+        if row["op"] in names and key(row) not in EXCEPT and not is_random(row):
+            kept.append(renumber(row, lambda t: numbers.setdefault(t, len(numbers))))
+    write_zst(os.path.join(out, "index.jsonl.zst"), "".join(json.dumps(row) + "\n" for row in kept).encode())
+    chosen = {str(number): tensors[str(t)] for t, number in numbers.items()}
+    write_zst(os.path.join(out, "tensors.safetensors.zst"), safetensors_bytes(chosen))
+
+    counts = collections.Counter(key(row) for row in rows)
+    suite = {"torch": "2.15.0", "samples": len(rows), "operators": dict(sorted(counts.items()))}
+    with open(os.path.join(out, "suite.json"), "w") as f:
+        json.dump(suite, f, indent=0)
+        f.write("\n")
+    operators = {key(row) for row in kept}
+    gradients = sum(bool(row["gradients"]) for row in kept)
+    print(f"{len(kept)} of {len(rows)} samples, {gradients} with gradients, {len(numbers)} tensors")
+    print(f"{len(operators)} of {len(counts)} operators")
+
+
+main()
