@@ -1,0 +1,165 @@
+//! Helpers of the gradient tests: drawing operands, building a sample's gradient graph, and finite differences.
+#![allow(dead_code)]
+
+use onestep_autodiff::gradients;
+use onestep_ir::interp::{Mode, run};
+use onestep_ir::op::{Range, Sample};
+use onestep_ir::{DType, Dense, Graph, GraphBuilder, Tensor, Type, random};
+use std::collections::BTreeMap;
+
+/// Values of `ty` from `range`; `seed` tells draws apart.
+pub fn draw(ty: &Type, range: Range, seed: u64) -> Dense {
+    let sizes = ty.sizes();
+    let n = ty.numel();
+    let unit = |i: usize| random::unit(random::draw([17, 4], seed, 0, i as u64));
+    match range {
+        Range::Real(low, high) => real(ty, &sizes, (0..n).map(|i| low + (high - low) * unit(i)).collect()),
+        Range::Int(low, high) => {
+            let pick = |i| low + ((high - low) as f64 * unit(i)) as i64;
+            Dense::from_ints(ty.dtype, &sizes, (0..n).map(pick).collect())
+        }
+        Range::Distinct => {
+            let mut order: Vec<usize> = (0..n).collect();
+            order.sort_by(|&a, &b| unit(a).total_cmp(&unit(b)));
+            // Another shift for each draw, so that two operands do not tie; never near 0.
+            let shift = 0.02 + 0.06 * unit(n);
+            real(ty, &sizes, order.iter().map(|&k| (k as f64 - (n / 2) as f64) * 0.25 + shift).collect())
+        }
+    }
+}
+
+fn real(ty: &Type, sizes: &[usize], data: Vec<f64>) -> Dense {
+    if ty.dtype.is_float() {
+        Dense::from_reals(ty.dtype, sizes, data)
+    } else {
+        Dense::from_ints(ty.dtype, sizes, data.iter().map(|&x| x as i64).collect())
+    }
+}
+
+/// Whether a sample is one of floats that all are `f64`.
+pub fn is_f64(sample: &Sample) -> bool {
+    let floats: Vec<DType> = sample.operands.iter().map(|o| o.0.dtype).filter(|d| d.is_float()).collect();
+    !floats.is_empty() && floats.iter().all(|&d| d == DType::F64)
+}
+
+/// A graph whose first output is a scalar and whose further outputs are its gradients.
+pub struct Tested {
+    pub graph: Graph,
+    pub inputs: Vec<Dense>,
+    /// Index of each differentiated input and of the output with its gradient (`None`: no dependence).
+    pub gradients: Vec<(usize, Option<usize>)>,
+}
+
+/// How the op enters the graph.
+#[derive(Clone, Copy, PartialEq)]
+pub enum As {
+    Itself,
+    Decomposed,
+}
+
+/// Σ cᵢ·resultᵢ and its gradients for the sample's float operands (`order` 1), or the sum of these gradients, each
+/// times random numbers, and the gradients of that, for operands and c (`order` 2). `None` where nothing depends.
+pub fn differentiated(sample: &Sample, order: usize, how: As) -> Option<Tested> {
+    let g = GraphBuilder::new("sample");
+    let mut inputs = vec![];
+    let feed = |inputs: &mut Vec<Dense>, ty: &Type, range: Range| {
+        inputs.push(draw(ty, range, inputs.len() as u64));
+        g.input(&format!("x{}", inputs.len()), ty.dtype, ty.shape.clone())
+    };
+    let operands: Vec<Tensor<'_>> = sample.operands.iter().map(|(ty, r)| feed(&mut inputs, ty, *r)).collect();
+    let results = match how {
+        As::Itself => g.emit(sample.op.clone(), &operands),
+        As::Decomposed => sample.op.rule().decompose(&g, &operands)?,
+    };
+    let mut wrt: Vec<(usize, Tensor<'_>)> =
+        operands.into_iter().enumerate().filter(|(_, t)| t.dtype().is_float()).collect();
+    let dot = |inputs: &mut Vec<Dense>, ts: &[Tensor<'_>]| {
+        let mut total = g.scalar(DType::F64, 0.0);
+        let mut weights = vec![];
+        for t in ts.iter().filter(|t| t.dtype().is_float()) {
+            let ty = Type::new(DType::F64, t.shape());
+            let w = feed(inputs, &ty, Range::Real(0.5, 1.5));
+            weights.push((inputs.len() - 1, w.value().unwrap()));
+            let term = t.cast(DType::F64) * g.tensor(w.value().unwrap());
+            total = total + g.tensor(term.sum_all().value().unwrap());
+        }
+        (total.value().unwrap(), weights)
+    };
+    let (loss, weights) = dot(&mut inputs, &results);
+    let mut loss = g.tensor(loss);
+    if order == 2 {
+        let of: Vec<Tensor<'_>> = wrt.iter().map(|w| w.1).collect();
+        let first: Vec<Tensor<'_>> = gradients(&g, loss, &of).unwrap().into_iter().flatten().collect();
+        if first.is_empty() {
+            return None;
+        }
+        loss = g.tensor(dot(&mut inputs, &first).0);
+        wrt.extend(weights.into_iter().map(|(i, v)| (i, g.tensor(v))));
+    }
+    let of: Vec<Tensor<'_>> = wrt.iter().map(|w| w.1).collect();
+    let found = gradients(&g, loss, &of).unwrap_or_else(|e| panic!("{:?}: {e}", sample.op));
+    g.output("loss", loss);
+    let mut outputs = 1;
+    let mut named = vec![];
+    for ((i, x), d) in wrt.into_iter().zip(found) {
+        if let Some(d) = d {
+            assert_eq!(d.ty(), x.ty(), "{:?}: the gradient of operand {i} has another type", sample.op);
+            g.output(&format!("d{i}"), d);
+            outputs += 1;
+        }
+        named.push((i, d.map(|_| outputs - 1)));
+    }
+    Some(Tested { graph: g.build().unwrap(), inputs, gradients: named })
+}
+
+/// The outputs in `f64`.
+pub fn outputs(graph: &Graph, inputs: &[Dense]) -> Vec<Vec<f64>> {
+    let outcome = run(graph, inputs, &BTreeMap::new(), Mode::AllF64).unwrap();
+    outcome.outputs.iter().map(|d| d.reals().to_vec()).collect()
+}
+
+/// The slope of output 0 along each element of input `i`, from four points: the error is of order h⁴.
+pub fn slopes(graph: &Graph, inputs: &[Dense], i: usize) -> Vec<f64> {
+    // Only what the first output needs.
+    let mut graph = graph.clone();
+    graph.outputs.truncate(1);
+    prune(&mut graph);
+    let h = 1e-4;
+    let mut inputs = inputs.to_vec();
+    let x = inputs[i].clone();
+    let mut at = |j: usize, by: f64| {
+        let mut moved = x.reals().to_vec();
+        moved[j] += by;
+        inputs[i] = Dense::from_reals(x.dtype, &x.shape, moved);
+        outputs(&graph, &inputs)[0][0]
+    };
+    (0..x.len())
+        .map(|j| (8.0 * (at(j, h) - at(j, -h)) - (at(j, 2.0 * h) - at(j, -2.0 * h))) / (12.0 * h))
+        .collect()
+}
+
+fn prune(graph: &mut Graph) {
+    let mut live: std::collections::HashSet<_> = graph.roots().collect();
+    let mut kept = vec![];
+    for id in graph.body.nodes.iter().rev() {
+        let node = graph.node(*id);
+        if node.results.iter().any(|v| live.contains(v)) {
+            live.extend(&node.operands);
+            kept.push(*id);
+        }
+    }
+    kept.reverse();
+    graph.body.nodes = kept;
+}
+
+/// The largest absolute value.
+pub fn size(v: &[f64]) -> f64 {
+    v.iter().fold(0.0, |a, b| a.max(b.abs()))
+}
+
+/// Whether two gradients agree to `tolerance`, relative to the larger one (to 1 where both are small).
+pub fn agree(a: &[f64], b: &[f64], tolerance: f64) -> bool {
+    let gap =
+        a.iter().zip(b).map(|(x, y)| (x - y).abs()).fold(0.0, |m, d| if d.is_nan() { d } else { m.max(d) });
+    a.len() == b.len() && a.iter().chain(b).all(|x| x.is_finite()) && gap <= tolerance * size(b).max(0.01)
+}
