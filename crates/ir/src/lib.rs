@@ -10,6 +10,7 @@ pub mod op;
 pub mod ops;
 pub mod random;
 pub mod shape;
+pub mod testing;
 
 mod array;
 mod builder;

@@ -341,6 +341,19 @@ impl<'g> Tensor<'g> {
         (0..self.rank() as isize).collect()
     }
 
+    /// How many elements a reduction over `axes` takes together, as a scalar of `dtype`.
+    #[track_caller]
+    pub(crate) fn count_over(self, dtype: DType, axes: &[isize]) -> Tensor<'g> {
+        let shape = self.shape();
+        let rank = shape.rank() as isize;
+        let at = |a: isize| shape.0.get(if a < 0 { a + rank } else { a } as usize);
+        let dims: Vec<Dim> = axes.iter().filter_map(|&a| at(a).cloned()).collect();
+        match Shape(dims.clone()).sizes() {
+            Some(sizes) => self.g.scalar(dtype, sizes.iter().map(|&n| n as f64).product()),
+            None => self.g.full(dtype, dims, 1.0).sum_all(),
+        }
+    }
+
     /// The sum over `axes`, which disappear.
     #[track_caller]
     pub fn sum(self, axes: &[isize]) -> Tensor<'g> {
