@@ -1,4 +1,4 @@
-//! Writes a report from made-up records, for work on its looks: `report_demo [file] [full|short|empty|huge]`.
+//! Writes a report from made-up records, for work on its looks: `report_demo [file] [full|short|empty|huge|broken]`.
 
 use std::path::PathBuf;
 
@@ -11,6 +11,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let report = match args.next().as_deref() {
         Some("empty") => Report { title: "A run that took no step".into(), ..Default::default() },
         Some("short") => Report { evals: Vec::new(), ..report(12, 1) },
+        Some("broken") => broken(),
         Some("huge") => report(100_000, 60),
         _ => report(2000, 4),
     };
@@ -79,6 +80,22 @@ fn report(steps: u64, layers: usize) -> Report {
             ("Memory, state and arena", "24.1 MiB"),
         ]),
     }
+}
+
+/// An image classifier whose loss explodes, is NaN for a while, and comes back.
+fn broken() -> Report {
+    let mut report = report(600, 1);
+    report.title = "A digit classifier, with trouble on the way".into();
+    report.unit = "images".into();
+    report.figures.clear();
+    report.sample = None;
+    report.plan.refusals.clear();
+    report.steps[299].train_loss = 1e12;
+    report.steps[300..340].iter_mut().for_each(|s| s.train_loss = f64::NAN);
+    for (i, eval) in report.evals.iter_mut().enumerate() {
+        eval.test_accuracy = Some(0.98 - 0.88 / (1.0 + i as f64 * i as f64));
+    }
+    report
 }
 
 /// A plan with the shape of a training step: what the forward half keeps, the backward half consumes.

@@ -76,10 +76,14 @@ impl Progress {
                     return;
                 }
                 *shown = Some(twentieth);
-                let left = time_left(self.started.elapsed(), self.first, record.step, self.total);
+                let elapsed = self.started.elapsed();
+                let time = if record.step < self.total {
+                    format!("{} left", time_left(elapsed, self.first, record.step, self.total))
+                } else {
+                    format!("in {}", duration(elapsed.as_secs_f64()))
+                };
                 // A reader that went away is no reason to stop training.
-                let _ =
-                    writeln!(out, "step {}/{}  {}  {left} left", record.step, self.total, text(&self.unit),);
+                let _ = writeln!(out, "step {}/{}  {}  {time}", record.step, self.total, text(&self.unit));
             }
         }
     }
@@ -102,7 +106,10 @@ impl Progress {
 
     fn finish_to(self, result: &impl Serialize, stdout: &mut dyn Write) -> io::Result<()> {
         match self.sink {
-            Sink::Bar { bar, .. } => bar.abandon(),
+            Sink::Bar { bar, .. } => {
+                bar.set_style(style("in {elapsed}"));
+                bar.abandon();
+            }
             Sink::Lines { mut out, .. } => out.flush()?,
             Sink::Nothing => {
                 let mut line = serde_json::to_vec(result)?;
@@ -117,11 +124,15 @@ impl Progress {
 
 fn bar(done: u64, total: u64) -> ProgressBar {
     let bar = ProgressBar::new(total).with_position(done);
-    let template = "{bar:24.cyan/dim} {pos}/{len}  {msg}  {eta} left";
-    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    bar.set_style(style.progress_chars("━╸─"));
+    bar.set_style(style("{eta} left"));
     bar.reset_eta();
     bar
+}
+
+fn style(time: &str) -> ProgressStyle {
+    let template = format!("{{bar:24.cyan/dim}} {{pos}}/{{len}}  {{msg}}  {time}");
+    let style = ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    style.progress_chars("━╸─")
 }
 
 /// How many twentieths of the run are done; 0 to 20.

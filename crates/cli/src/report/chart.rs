@@ -82,21 +82,26 @@ impl Chart {
     }
 
     fn legend(&self, out: &mut String) {
-        let level = self.level.iter().map(|(name, _)| ("level", name.as_str()));
-        let names: Vec<_> = self.series.iter().map(|s| (s.class, s.name.as_str())).chain(level).collect();
+        let level = self.level.iter().map(|(name, _)| ("level", "", name));
+        let pale = |mark| if mark == Mark::Faint { " pale" } else { "" };
+        let names: Vec<_> =
+            self.series.iter().map(|s| (s.class, pale(s.mark), &s.name)).chain(level).collect();
         if names.len() < 2 {
             return;
         }
         out.push_str("<ul class=\"legend\">");
-        for (class, name) in names {
-            let _ = write!(out, "<li class=\"{class}\">{}</li>", escape(name));
+        for (class, pale, name) in names {
+            let _ = write!(out, "<li class=\"{class}{pale}\">{}</li>", escape(name));
         }
         out.push_str("</ul>");
     }
 
     fn scales(&self) -> Option<(Scale, Scale, usize)> {
         let points = || self.series.iter().flat_map(|s| &s.points);
-        let (low, high, outside) = range(points().map(|p| p.1))?;
+        let (low, high) = range(points().map(|p| p.1))?;
+        // A mean is outside only because of what it is the mean of: the first series counts.
+        let beyond = |p: &&Point| drawable(p.1).is_some_and(|y| y < low || y > high);
+        let outside = self.series.first().map_or(0, |s| s.points.iter().filter(beyond).count());
         let level = self.level.as_ref().and_then(|l| drawable(l.1));
         let low = level.map_or(low, |l| l.min(low));
         let high = level.map_or(high, |l| l.max(high));
@@ -140,7 +145,7 @@ impl Chart {
                 (1.0 - y.at(*tick)) * 100.0
             );
         }
-        for (tick, label) in x.ticks(4, Labels::Count).iter().filter(|t| t.0 >= 0.0) {
+        for (tick, label) in x.ticks(5, Labels::Count).iter().filter(|t| t.0 >= 0.0) {
             let _ =
                 write!(out, "<span class=\"x\" style=\"left:{:.2}%\">{label}</span>", x.at(*tick) * 100.0);
         }

@@ -138,7 +138,13 @@ fn what(out: &mut String, report: &Report) {
         out.push_str("</dl>");
     }
     if !report.command.is_empty() {
-        let _ = write!(out, "<h3>The command</h3><pre class=\"command\">{}</pre>", escape(&report.command));
+        out.push_str("<h3>The command</h3><pre class=\"command\">");
+        // A word is a box of its own, or a browser would break `--steps` after its first hyphen.
+        for word in report.command.split_inclusive(char::is_whitespace) {
+            let (word, space) = word.split_at(word.trim_end().len());
+            let _ = write!(out, "<span>{}</span>{}", escape(word), escape(space));
+        }
+        out.push_str("</pre>");
     }
     out.push_str("</section>\n");
 }

@@ -78,7 +78,7 @@ impl<'a> Picture<'a> {
         let width = y_ticks.iter().map(|t| t.1.chars().count()).max().unwrap_or(1);
         let _ = write!(out, "<div class=\"ramp\"><span>lives briefly</span>");
         (0..5).for_each(|level| out.push_str(&format!("<i class=\"l{level}\"></i>")));
-        out.push_str("<span>lives through most of the step</span></div>");
+        out.push_str("<span>for most of the step</span></div>");
         let _ = write!(out, "<div class=\"frame plan\" style=\"--y:{width}ch\"><div class=\"plot\">");
         let _ = write!(out, "<svg viewBox=\"0 0 {SIDE} {SIDE}\" preserveAspectRatio=\"none\" role=\"img\" ");
         out.push_str("aria-label=\"Memory plan: offset of each buffer over the schedule\">");
