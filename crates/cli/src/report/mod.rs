@@ -2,7 +2,7 @@
 //!
 //! The page loads nothing: its style, its pictures (SVG drawn here) and a little script for the hover read-outs
 //! are inside it, and a content policy forbids the rest. Without the script everything but the read-outs is there.
-//! Every text that comes from outside passes [`html::escape`]; every number that comes from outside may be NaN,
+//! Every text that comes from outside passes `html::escape`; every number that comes from outside may be NaN,
 //! infinite or absurd, and the lists may be empty or very long.
 //!
 //! The parts: [`Report`] is the input, `page` lays it out, `curves` chooses the charts, `chart` draws one from what
