@@ -73,9 +73,8 @@ impl AttrReader {
     }
 
     fn take(&mut self, name: &str) -> Result<Attr, Mistake> {
-        self.optional(name).ok_or_else(|| {
-            Mistake::new(format!("attribute '{name}' is missing"), format!("write {name}=…"))
-        })
+        self.optional(name)
+            .ok_or_else(|| Mistake::new(format!("attribute '{name}' is missing"), format!("write {name}=…")))
     }
 
     fn wrong(name: &str, want: &str) -> Mistake {

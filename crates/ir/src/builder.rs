@@ -3,11 +3,10 @@
 
 use crate::op::RegionType;
 use crate::{
-    Array, BuildError, DType, Def, Dim, DimSpec, Graph, GraphError, Init, IntoShape, Loc, Mistake, Node, NodeId, Op,
-    Port, Region, Role, Shape, StatePort, Tensor, Type, Update, ValueId,
+    Array, BuildError, DType, Def, Dim, DimSpec, Graph, GraphError, Init, IntoShape, Loc, Mistake, Node,
+    NodeId, Op, Port, Region, Role, Shape, StatePort, Tensor, Type, Update, ValueId,
 };
 use std::cell::RefCell;
-
 
 /// A graph under construction. Handles ([`Tensor`]) borrow it, so that they are `Copy` and read like numbers.
 #[derive(Debug)]
@@ -133,7 +132,10 @@ impl GraphBuilder {
         let mistake = if taken {
             Mistake::new(format!("{kind} '{name}' exists already"), "choose another name")
         } else if reserved {
-            Mistake::new(format!("{kind} name {name:?} is empty or has a quote, backslash or control character"), "choose another name")
+            Mistake::new(
+                format!("{kind} name {name:?} is empty or has a quote, backslash or control character"),
+                "choose another name",
+            )
         } else {
             return true;
         };
@@ -240,14 +242,18 @@ impl GraphBuilder {
         let g = &inner.graph;
         let types = vec![g.ty(ids[0]).clone(), g.ty(ids[1]).clone()];
         let mistake = match g.states.iter().position(|s| s.value == ids[0]) {
-            None => Mistake::new("the first operand is not a state", "pass the handle that parameter() or state() gave"),
+            None => Mistake::new(
+                "the first operand is not a state",
+                "pass the handle that parameter() or state() gave",
+            ),
             Some(s) if types[0] != types[1] => Mistake::new(
                 format!("state '{}' is {} but the new value is {}", g.states[s].name, types[0], types[1]),
                 "reshape or cast the new value",
             ),
-            Some(s) if g.updates.iter().any(|u| u.state == s) => {
-                Mistake::new(format!("state '{}' is updated twice", g.states[s].name), "combine the two updates")
-            }
+            Some(s) if g.updates.iter().any(|u| u.state == s) => Mistake::new(
+                format!("state '{}' is updated twice", g.states[s].name),
+                "combine the two updates",
+            ),
             Some(state) => {
                 inner.graph.updates.push(Update { state, value: ids[1], guarded });
                 return;
@@ -273,7 +279,14 @@ impl GraphBuilder {
     /// The current path joined with `name` by a dot.
     pub fn path(&self, name: &str) -> String {
         let inner = self.inner.borrow();
-        inner.scope.iter().map(String::as_str).chain([name]).filter(|s| !s.is_empty()).collect::<Vec<_>>().join(".")
+        inner
+            .scope
+            .iter()
+            .map(String::as_str)
+            .chain([name])
+            .filter(|s| !s.is_empty())
+            .collect::<Vec<_>>()
+            .join(".")
     }
 
     /// Runs `f` with `name` added to the path of state created in it.
@@ -297,7 +310,10 @@ impl GraphBuilder {
     #[track_caller]
     fn check(&self, op: &str, operands: &[Tensor<'_>]) -> Option<Vec<ValueId>> {
         if operands.iter().any(|t| !std::ptr::eq(t.g, self)) {
-            let m = Mistake::new("an operand belongs to another graph", "build all of one graph with one builder");
+            let m = Mistake::new(
+                "an operand belongs to another graph",
+                "build all of one graph with one builder",
+            );
             self.inner.borrow_mut().fail(op, vec![], m, Loc::caller());
             return None;
         }
@@ -357,7 +373,8 @@ impl GraphBuilder {
         let op = op.into();
         let ids: Vec<ValueId> = {
             let mut inner = self.inner.borrow_mut();
-            let ids: Vec<ValueId> = params.iter().map(|t| inner.graph.add_value(t.clone(), Def::Param)).collect();
+            let ids: Vec<ValueId> =
+                params.iter().map(|t| inner.graph.add_value(t.clone(), Def::Param)).collect();
             inner.regions.push(Region { params: ids.clone(), ..Region::default() });
             ids
         };
@@ -374,7 +391,12 @@ impl GraphBuilder {
                         .copied()
                         .chain(region.nodes.iter().flat_map(|n| g.node(*n).results.clone()))
                         .collect();
-                    region.nodes.iter().flat_map(|n| &g.node(*n).operands).chain(&results).any(|v| !own.contains(v))
+                    region
+                        .nodes
+                        .iter()
+                        .flat_map(|n| &g.node(*n).operands)
+                        .chain(&results)
+                        .any(|v| !own.contains(v))
                 });
                 region.results = results;
                 if foreign {
@@ -392,7 +414,11 @@ impl GraphBuilder {
     /// The finished graph, or every mistake at once.
     pub fn build(&self) -> Result<Graph, GraphError> {
         let inner = self.inner.borrow();
-        if inner.errors.is_empty() { Ok(inner.graph.clone()) } else { Err(GraphError::Build(inner.errors.clone())) }
+        if inner.errors.is_empty() {
+            Ok(inner.graph.clone())
+        } else {
+            Err(GraphError::Build(inner.errors.clone()))
+        }
     }
 
     /// The finished graph with `loss` as its first output, named `loss`; or every mistake at once.
@@ -412,4 +438,3 @@ impl Graph {
         RegionType { params: types(&r.params), results: types(&r.results) }
     }
 }
-

@@ -208,11 +208,7 @@ impl Graph {
 
     /// Every value that the interface reads: outputs, updates and the guard.
     pub fn roots(&self) -> impl Iterator<Item = ValueId> {
-        self.outputs
-            .iter()
-            .map(|o| o.value)
-            .chain(self.updates.iter().map(|u| u.value))
-            .chain(self.guard)
+        self.outputs.iter().map(|o| o.value).chain(self.updates.iter().map(|u| u.value)).chain(self.guard)
     }
 
     /// Whether any dimension variable is left unbound.

@@ -97,10 +97,8 @@ impl Sample {
 
     /// A sample whose operands are `f64` tensors with values from `range`.
     pub fn within(op: impl Into<Op>, shapes: &[&[usize]], range: Range) -> Sample {
-        let operands = shapes
-            .iter()
-            .map(|s| (Type::new(crate::DType::F64, crate::Shape::fixed(s)), range))
-            .collect();
+        let operands =
+            shapes.iter().map(|s| (Type::new(crate::DType::F64, crate::Shape::fixed(s)), range)).collect();
         Sample { op: op.into(), operands }
     }
 

@@ -65,7 +65,9 @@ impl Dense {
             Data::Reals(v) => Array::from_f64(self.dtype, &self.shape, v),
             Data::Ints(v) => match self.dtype {
                 DType::I64 => Array::new(&self.shape, v),
-                d => Array::from_f64(d, &self.shape, &v.iter().map(|&x| d.wrap(x) as f64).collect::<Vec<_>>()),
+                d => {
+                    Array::from_f64(d, &self.shape, &v.iter().map(|&x| d.wrap(x) as f64).collect::<Vec<_>>())
+                }
             },
         }
     }

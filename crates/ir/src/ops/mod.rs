@@ -73,6 +73,4 @@ macro_rules! table {
     };
 }
 
-table!(
-    Constant, Iota, Unary, Binary, Compare, Select, Cast, Matmul, Reduce, Reshape, Transpose, Broadcast,
-);
+table!(Constant, Iota, Unary, Binary, Compare, Select, Cast, Matmul, Reduce, Reshape, Transpose, Broadcast,);
