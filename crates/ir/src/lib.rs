@@ -9,7 +9,9 @@ pub mod interp;
 pub mod op;
 pub mod ops;
 pub mod random;
+pub mod rewrite;
 pub mod shape;
+pub mod testing;
 
 mod array;
 mod builder;
