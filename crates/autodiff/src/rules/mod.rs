@@ -1,26 +1,36 @@
 //! The gradient rules, one file for each op's file, and the table that lists them.
 
+mod attention;
 mod binary;
 mod broadcast;
 mod cast;
 mod concat;
+mod cross_entropy;
+mod dropout;
 mod dynamic_slice;
 mod dynamic_update_slice;
 mod gather;
 mod gather_along;
+mod gelu;
+mod layer_norm;
+mod log_softmax;
 mod matmul;
+mod mean;
 mod pad;
 mod reduce;
 mod reshape;
+mod rms_norm;
 mod scatter_add;
 mod scatter_add_along;
 mod select;
+mod silu;
 mod slice;
+mod softmax;
 mod transpose;
 mod unary;
 
 use onestep_ir::ops::{BinaryKind, UnaryKind};
-use onestep_ir::{DType, GraphBuilder, Op, Shape, Tensor};
+use onestep_ir::{GraphBuilder, Op, Shape, Tensor};
 
 /// What a rule gives back: a cotangent for each operand. `None` is an exact zero, or an operand that is not wanted.
 pub(crate) type Cotangents<'g> = Vec<Option<Tensor<'g>>>;
@@ -39,8 +49,6 @@ pub(crate) enum Rule<'a> {
     Decomposition,
     /// Not at all: nothing flows through it, for this reason, and a path ends here.
     Ends(&'static str),
-    /// Not at all, and a path that needs it is an error, for this reason.
-    Missing(&'static str),
 }
 
 /// The table. A path from the loss ends silently at the ops without gradient: their results, or what they take, are
@@ -77,6 +85,17 @@ pub(crate) fn rule(op: &Op) -> Rule<'_> {
         Op::ScatterAddAlong(op) => Rule::Explicit(op),
         Op::DynamicSlice(op) => Rule::Explicit(op),
         Op::DynamicUpdateSlice(op) => Rule::Explicit(op),
+        Op::Mean(op) => Rule::Explicit(op),
+        Op::Softmax(op) => Rule::Explicit(op),
+        Op::LogSoftmax(op) => Rule::Explicit(op),
+        Op::CrossEntropy(op) => Rule::Explicit(op),
+        Op::LayerNorm(op) => Rule::Explicit(op),
+        Op::RmsNorm(op) => Rule::Explicit(op),
+        Op::Gelu(op) => Rule::Explicit(op),
+        Op::Silu(op) => Rule::Explicit(op),
+        Op::Dropout(op) => Rule::Explicit(op),
+        Op::Attention(op) => Rule::Explicit(op),
+        Op::AttentionGrad(_) => Rule::Decomposition,
         Op::ArgReduce(_) => Rule::Ends("its result is an index"),
         Op::RandomBits(_) => Rule::Ends("its result is random bits"),
     }
@@ -85,7 +104,7 @@ pub(crate) fn rule(op: &Op) -> Rule<'_> {
 /// Why an op has no gradient; `None` for the many that have one.
 pub fn without_gradient(op: &Op) -> Option<&'static str> {
     match rule(op) {
-        Rule::Ends(reason) | Rule::Missing(reason) => Some(reason),
+        Rule::Ends(reason) => Some(reason),
         Rule::Explicit(_) | Rule::Decomposition => None,
     }
 }
@@ -141,10 +160,7 @@ pub(crate) fn sizes(t: Tensor<'_>) -> Vec<usize> {
 /// `f16` and `bf16` as `f32`: formulas of several ops are computed wide and rounded once.
 #[track_caller]
 pub(crate) fn wide(t: Tensor<'_>) -> Tensor<'_> {
-    match t.dtype() {
-        DType::F16 | DType::BF16 => t.cast(DType::F32),
-        _ => t,
-    }
+    t.cast(t.dtype().accumulator())
 }
 
 /// Undoes a reduction over `axes`: repeats `t` along them until the shape is `shape`.

@@ -80,7 +80,9 @@ pub fn differentiated(sample: &Sample, order: usize, how: As) -> Option<Tested> 
             let ty = Type::new(DType::F64, t.shape());
             let w = feed(inputs, &ty, Range::Real(0.5, 1.5));
             weights.push((inputs.len() - 1, w.value().unwrap()));
-            let term = t.cast(DType::F64) * g.tensor(w.value().unwrap());
+            // Without infinite elements, such as the log-sum-exp of a row that sees nothing.
+            let t = t.is_finite().select(t.cast(DType::F64), 0.0);
+            let term = t * g.tensor(w.value().unwrap());
             total = total + g.tensor(term.sum_all().value().unwrap());
         }
         (total.value().unwrap(), weights)
@@ -124,9 +126,10 @@ pub fn slopes(graph: &Graph, inputs: &[Dense], i: usize) -> Vec<f64> {
     let mut graph = graph.clone();
     graph.outputs.truncate(1);
     prune(&mut graph);
-    let h = 1e-4;
     let mut inputs = inputs.to_vec();
     let x = inputs[i].clone();
+    // A power of two, so that it is exact; larger where the elements are, which then have fewer digits behind the point.
+    let h = (size(x.reals()).max(1e4) * 1e-8).log2().round().exp2();
     let mut at = |j: usize, by: f64| {
         let mut moved = x.reals().to_vec();
         moved[j] += by;
