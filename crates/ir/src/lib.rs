@@ -13,20 +13,24 @@ pub mod rewrite;
 pub mod shape;
 
 mod array;
+mod bind;
 mod builder;
 mod dtype;
 mod error;
 mod graph;
 mod init;
+mod inline;
 mod tensor;
 
 pub use array::{Array, Element};
 pub use attrs::{Attr, AttrReader, Attrs, Real};
+pub use bind::bind;
 pub use builder::GraphBuilder;
 pub use dtype::DType;
 pub use error::{ArrayError, BuildError, GraphError, Loc, Mistake, nearest};
 pub use graph::{Def, Graph, Node, NodeId, Port, Region, Role, StatePort, Update, Value, ValueId};
 pub use init::Init;
+pub use inline::inline_calls;
 pub use interp::{Data, Dense};
 pub use op::OpRule;
 pub use ops::Op;

@@ -2,6 +2,7 @@
 
 mod binary;
 mod broadcast;
+mod call;
 mod cast;
 mod compare;
 mod constant;
@@ -15,6 +16,7 @@ mod unary;
 
 pub use binary::{Binary, BinaryKind};
 pub use broadcast::Broadcast;
+pub use call::Call;
 pub use cast::Cast;
 pub use compare::{Compare, CompareKind};
 pub use constant::Constant;
@@ -27,7 +29,7 @@ pub use transpose::Transpose;
 pub use unary::{Unary, UnaryKind};
 
 use crate::op::{OpRule, OpTable, Sample};
-use crate::{AttrReader, Mistake};
+use crate::{Attr, AttrReader, Dim, Mistake};
 
 macro_rules! table {
     ($($op:ident),+ $(,)?) => {
@@ -58,6 +60,22 @@ macro_rules! table {
                 Err(Mistake::new(format!("there is no op '{name}'"), help))
             }
 
+            /// The same op with every dimension among its attributes mapped by `f`; `None` where `f` gives none.
+            pub fn map_dims(&self, mut f: impl FnMut(&Dim) -> Option<Dim>) -> Option<Op> {
+                let (name, attrs) = (self.rule().name(), self.rule().attrs());
+                if !attrs.iter().any(|(_, a)| matches!(a, Attr::Dims(_))) {
+                    return Some(self.clone());
+                }
+                let mut mapped = vec![];
+                for (name, attr) in attrs {
+                    mapped.push((name.to_string(), match attr {
+                        Attr::Dims(dims) => Attr::Dims(dims.iter().map(&mut f).collect::<Option<_>>()?),
+                        other => other,
+                    }));
+                }
+                Op::parse(name, &mut AttrReader::new(mapped)).ok()
+            }
+
             /// Every mnemonic.
             pub fn names() -> Vec<&'static str> {
                 [$($op::NAMES),+].concat()
@@ -75,4 +93,5 @@ macro_rules! table {
 
 table!(
     Constant, Iota, Unary, Binary, Compare, Select, Cast, Matmul, Reduce, Reshape, Transpose, Broadcast,
+    Call,
 );
