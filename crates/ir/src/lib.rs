@@ -21,6 +21,8 @@ mod graph;
 mod init;
 mod inline;
 mod tensor;
+mod text;
+mod verify;
 
 pub use array::{Array, Element};
 pub use attrs::{Attr, AttrReader, Attrs, Real};
