@@ -134,7 +134,7 @@ impl GraphBuilder {
             "state" => g.states.iter().any(|p| &*p.name == name),
             _ => g.outputs.iter().any(|p| &*p.name == name),
         };
-        let reserved = name.is_empty() || name.chars().any(|c| c.is_control() || c == '"' || c == '\\');
+        let reserved = !crate::graph::is_well_formed(name);
         let mistake = if taken {
             Mistake::new(format!("{kind} '{name}' exists already"), "choose another name")
         } else if reserved {
