@@ -10,7 +10,9 @@
 
 use crate::AutodiffError;
 use crate::rules::{At, Rule, rule};
-use onestep_ir::{Def, Graph, GraphBuilder, GraphError, Loc, NodeId, Op, Tensor, Type, ValueId};
+use onestep_ir::rewrite::splice;
+use onestep_ir::{Def, Graph, GraphBuilder, GraphError, Loc, Node, NodeId, Op, Tensor, Type, ValueId};
+use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 
 /// How far a sweep goes.
@@ -38,6 +40,7 @@ pub(crate) fn check(what: &str, g: &GraphBuilder, t: Tensor<'_>) -> Result<Type,
 
 /// A node as the sweep needs it, copied out of the graph that grows meanwhile.
 struct Step {
+    node: NodeId,
     op: Op,
     operands: Vec<ValueId>,
     results: Vec<ValueId>,
@@ -70,6 +73,7 @@ impl Path {
             }
             live.extend(node.results.iter().filter(|v| graph.ty(**v).dtype.is_float()));
             steps.push(Step {
+                node: id,
                 op: node.op.clone(),
                 operands: node.operands.clone(),
                 results: node.results.clone(),
@@ -116,6 +120,8 @@ pub(crate) fn sweep<'g>(
     let output_ids = ids(&mut outputs.iter().map(|o| o.0))?;
     let path = g.with_graph(|graph| Path::find(graph, &output_ids, &wrt_ids, extent));
     let mistakes = g.errors().len();
+    // The graph before it grows, which only calls need.
+    let before: OnceCell<Graph> = OnceCell::new();
 
     let mut cotangents: HashMap<ValueId, Tensor<'g>> = HashMap::new();
     let add = |to: &mut HashMap<ValueId, Tensor<'g>>, v: ValueId, c: Tensor<'g>| {
@@ -131,7 +137,7 @@ pub(crate) fn sweep<'g>(
             continue;
         }
         let wanted: Vec<bool> = step.operands.iter().map(|v| path.live.contains(v)).collect();
-        let back = g.at(step.loc, || pull(g, step, &given, &wanted)).map_err(|mut e| {
+        let back = g.at(step.loc, || pull(g, &before, step, &given, &wanted)).map_err(|mut e| {
             if let AutodiffError::NoGradient { parameter, .. } = &mut e {
                 *parameter = g.with_graph(|graph| needed_by(graph, step, &wrt_ids));
             }
@@ -161,6 +167,7 @@ pub(crate) fn sweep<'g>(
 #[track_caller]
 fn pull<'g>(
     g: &'g GraphBuilder,
+    before: &OnceCell<Graph>,
     step: &Step,
     cotangents: &[Option<Tensor<'g>>],
     wanted: &[bool],
@@ -180,6 +187,11 @@ fn pull<'g>(
             None => through_decomposition(&at, step),
         },
         Rule::Decomposition => through_decomposition(&at, step),
+        Rule::Inline => {
+            let graph = before.get_or_init(|| g.with_graph(Graph::clone));
+            let parts = inlined(g, graph, graph.node(step.node), &operands);
+            through(&at, step, parts.unwrap_or_default())
+        }
         Rule::Ends(_) => Ok(vec![None; operands.len()]),
     }
 }
@@ -187,14 +199,24 @@ fn pull<'g>(
 /// Builds the op's decomposition and differentiates that.
 #[track_caller]
 fn through_decomposition<'g>(at: &At<'_, 'g>, step: &Step) -> Result<Vec<Option<Tensor<'g>>>, AutodiffError> {
-    let Some(parts) = step.op.rule().decompose(at.g, at.operands) else {
-        return Err(AutodiffError::NoGradient {
+    match step.op.rule().decompose(at.g, at.operands) {
+        Some(parts) => through(at, step, parts),
+        None => Err(AutodiffError::NoGradient {
             op: step.op.rule().name().to_string(),
             loc: step.line(),
-            reason: "it has neither a rule nor a decomposition".into(),
+            reason: "this case has neither a rule nor a decomposition".into(),
             parameter: String::new(),
-        });
-    };
+        }),
+    }
+}
+
+/// Differentiates what was built on top of a node's operands to give its results.
+#[track_caller]
+fn through<'g>(
+    at: &At<'_, 'g>,
+    step: &Step,
+    parts: Vec<Tensor<'g>>,
+) -> Result<Vec<Option<Tensor<'g>>>, AutodiffError> {
     let outputs: Vec<_> =
         parts.into_iter().zip(at.cotangents).filter_map(|(p, c)| c.map(|c| (p, c))).collect();
     // An operand that occurs twice is wanted once, and its cotangent is the sum of both.
@@ -207,6 +229,17 @@ fn through_decomposition<'g>(at: &At<'_, 'g>, step: &Step) -> Result<Vec<Option<
         back[i] = c;
     }
     Ok(back)
+}
+
+/// The results of a call by the nodes of its region, and of the regions in it.
+fn inlined<'g>(
+    g: &'g GraphBuilder,
+    graph: &Graph,
+    node: &Node,
+    operands: &[Tensor<'g>],
+) -> Option<Vec<Tensor<'g>>> {
+    let (Op::Call(_), Some(region)) = (&node.op, node.regions.first()) else { return None };
+    Some(splice(g, graph, region, operands, &mut |g, node, operands| inlined(g, graph, node, operands)))
 }
 
 /// The name of the first wanted value that a node depends on.

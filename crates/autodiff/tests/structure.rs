@@ -4,7 +4,7 @@ mod support;
 
 use onestep_autodiff::{AutodiffError, gradients, vjp};
 use onestep_ir::interp::{Mode, run};
-use onestep_ir::{DType, Dense, Graph, GraphBuilder, Init, Role, dim};
+use onestep_ir::{DType, Dense, Graph, GraphBuilder, Init, Role, Tensor, dim};
 use support::{agree, draw, outputs, slopes};
 
 fn dense(v: &[f64]) -> Dense {
@@ -85,6 +85,30 @@ fn vjp_of_several_outputs() {
     assert!(found[1].is_none());
     g.output("d", found[0].unwrap());
     assert_eq!(outputs(&g.build().unwrap(), &[dense(&[1.0, 5.0])])[0], [7.0, 11.0]);
+}
+
+/// A call is differentiated as its body is, also with calls inside and with one value for two parameters.
+#[test]
+fn calls_are_seen_through() {
+    let build = |called: bool| {
+        let g = GraphBuilder::new("calls");
+        let (x, y) = (g.input("x", DType::F64, [2]), g.input("y", DType::F64, [2]));
+        let inner = |a: Tensor<'_>, b: Tensor<'_>| g.tensor((a * b.exp()).value().unwrap());
+        let z = if called {
+            let outer = g.call("outer", &[x, x, y], |p| {
+                let z = g.call("inner", &[p[0], p[1]], |q| vec![inner(q[0], q[1])])[0];
+                vec![z * p[2], p[2]]
+            });
+            outer[0] + outer[1]
+        } else {
+            inner(x, x) * y + y
+        };
+        for (i, d) in gradients(&g, z.sum_all(), &[x, y]).unwrap().into_iter().enumerate() {
+            g.output(&format!("d{i}"), d.unwrap());
+        }
+        outputs(&g.build().unwrap(), &[dense(&[0.5, -1.0]), dense(&[2.0, 3.0])])
+    };
+    assert_eq!(build(true), build(false));
 }
 
 #[test]

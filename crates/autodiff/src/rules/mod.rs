@@ -47,6 +47,8 @@ pub(crate) enum Rule<'a> {
     Explicit(&'a dyn Gradient),
     /// Through its decomposition.
     Decomposition,
+    /// Through the nodes of its region.
+    Inline,
     /// Not at all: nothing flows through it, for this reason, and a path ends here.
     Ends(&'static str),
 }
@@ -96,6 +98,7 @@ pub(crate) fn rule(op: &Op) -> Rule<'_> {
         Op::Dropout(op) => Rule::Explicit(op),
         Op::Attention(op) => Rule::Explicit(op),
         Op::AttentionGrad(_) => Rule::Decomposition,
+        Op::Call(_) => Rule::Inline,
         Op::ArgReduce(_) => Rule::Ends("its result is an index"),
         Op::RandomBits(_) => Rule::Ends("its result is random bits"),
     }
@@ -105,7 +108,7 @@ pub(crate) fn rule(op: &Op) -> Rule<'_> {
 pub fn without_gradient(op: &Op) -> Option<&'static str> {
     match rule(op) {
         Rule::Ends(reason) => Some(reason),
-        Rule::Explicit(_) | Rule::Decomposition => None,
+        Rule::Explicit(_) | Rule::Decomposition | Rule::Inline => None,
     }
 }
 

@@ -4,35 +4,17 @@
 use onestep_autodiff::gradients;
 use onestep_ir::interp::{Mode, run};
 use onestep_ir::op::{Range, Sample};
-use onestep_ir::{DType, Dense, Graph, GraphBuilder, Tensor, Type, random};
+use onestep_ir::testing::Rng;
+use onestep_ir::{DType, Dense, Graph, GraphBuilder, Tensor, Type};
 use std::collections::BTreeMap;
 
 /// Values of `ty` from `range`; `seed` tells draws apart.
 pub fn draw(ty: &Type, range: Range, seed: u64) -> Dense {
-    let sizes = ty.sizes();
-    let n = ty.numel();
-    let unit = |i: usize| random::unit(random::draw([17, 4], seed, 0, i as u64));
+    let x = Rng::new(seed).dense(ty, range);
     match range {
-        Range::Real(low, high) => real(ty, &sizes, (0..n).map(|i| low + (high - low) * unit(i)).collect()),
-        Range::Int(low, high) => {
-            let pick = |i| low + ((high - low) as f64 * unit(i)) as i64;
-            Dense::from_ints(ty.dtype, &sizes, (0..n).map(pick).collect())
-        }
-        Range::Distinct => {
-            let mut order: Vec<usize> = (0..n).collect();
-            order.sort_by(|&a, &b| unit(a).total_cmp(&unit(b)));
-            // Another shift for each draw, so that two operands do not tie; never near 0.
-            let shift = 0.02 + 0.06 * unit(n);
-            real(ty, &sizes, order.iter().map(|&k| (k as f64 - (n / 2) as f64) * 0.25 + shift).collect())
-        }
-    }
-}
-
-fn real(ty: &Type, sizes: &[usize], data: Vec<f64>) -> Dense {
-    if ty.dtype.is_float() {
-        Dense::from_reals(ty.dtype, sizes, data)
-    } else {
-        Dense::from_ints(ty.dtype, sizes, data.iter().map(|&x| x as i64).collect())
+        // Two operands lie on two grids, so that they do not tie.
+        Range::Distinct if ty.dtype.is_float() => x.map_reals(|v| v + 0.01 * (seed % 5) as f64),
+        _ => x,
     }
 }
 
@@ -57,45 +39,59 @@ pub enum As {
     Decomposed,
 }
 
-/// Σ cᵢ·resultᵢ and its gradients for the sample's float operands (`order` 1), or the sum of these gradients, each
+/// Which results the loss depends on: all together, and each alone where there are several.
+pub fn choices(sample: &Sample) -> Vec<Option<usize>> {
+    let types: Vec<Type> = sample.operands.iter().map(|o| o.0.clone()).collect();
+    let n = sample.op.rule().infer(&types).unwrap().len();
+    [None].into_iter().chain((0..n).filter(|_| n > 1).map(Some)).collect()
+}
+
+/// Σ cᵢ·resultᵢ (over all results, or `only` one) and its gradients for the sample's float operands (`order` 1), or the sum of these gradients, each
 /// times random numbers, and the gradients of that, for operands and c (`order` 2). `None` where nothing depends.
-pub fn differentiated(sample: &Sample, order: usize, how: As) -> Option<Tested> {
+pub fn differentiated(sample: &Sample, only: Option<usize>, order: usize, how: As) -> Option<Tested> {
     let g = GraphBuilder::new("sample");
     let mut inputs = vec![];
-    let feed = |inputs: &mut Vec<Dense>, ty: &Type, range: Range| {
-        inputs.push(draw(ty, range, inputs.len() as u64));
+    let feed = |inputs: &mut Vec<Dense>, ty: &Type, range: Range, seed: usize| {
+        inputs.push(draw(ty, range, seed as u64));
         g.input(&format!("x{}", inputs.len()), ty.dtype, ty.shape.clone())
     };
-    let operands: Vec<Tensor<'_>> = sample.operands.iter().map(|(ty, r)| feed(&mut inputs, ty, *r)).collect();
-    let results = match how {
+    let operands: Vec<Tensor<'_>> =
+        sample.operands.iter().enumerate().map(|(i, (ty, r))| feed(&mut inputs, ty, *r, i)).collect();
+    let mut results = match how {
         As::Itself => g.emit(sample.op.clone(), &operands),
         As::Decomposed => sample.op.rule().decompose(&g, &operands)?,
     };
+    if let Some(i) = only {
+        results = vec![results[i]];
+    }
     let mut wrt: Vec<(usize, Tensor<'_>)> =
         operands.into_iter().enumerate().filter(|(_, t)| t.dtype().is_float()).collect();
-    let dot = |inputs: &mut Vec<Dense>, ts: &[Tensor<'_>]| {
+    // Each tensor times an input of random weights, summed; and these inputs.
+    let dot = |inputs: &mut Vec<Dense>, ts: &[Option<Tensor<'_>>], seed: usize| {
         let mut total = g.scalar(DType::F64, 0.0);
         let mut weights = vec![];
-        for t in ts.iter().filter(|t| t.dtype().is_float()) {
+        for (i, t) in ts.iter().enumerate() {
+            let Some(t) = t.filter(|t| t.dtype().is_float()) else { continue };
             let ty = Type::new(DType::F64, t.shape());
-            let w = feed(inputs, &ty, Range::Real(0.5, 1.5));
-            weights.push((inputs.len() - 1, w.value().unwrap()));
+            let w = feed(inputs, &ty, Range::Real(0.5, 1.5), seed + i).value().unwrap();
+            weights.push((inputs.len() - 1, w));
             // Without infinite elements, such as the log-sum-exp of a row that sees nothing.
             let t = t.is_finite().select(t.cast(DType::F64), 0.0);
-            let term = t * g.tensor(w.value().unwrap());
-            total = total + g.tensor(term.sum_all().value().unwrap());
+            let term = (t * g.tensor(w)).sum_all();
+            total = total + g.tensor(term.value().unwrap());
         }
         (total.value().unwrap(), weights)
     };
-    let (loss, weights) = dot(&mut inputs, &results);
+    let results: Vec<_> = results.into_iter().map(Some).collect();
+    let (loss, weights) = dot(&mut inputs, &results, 20);
     let mut loss = g.tensor(loss);
     if order == 2 {
         let of: Vec<Tensor<'_>> = wrt.iter().map(|w| w.1).collect();
-        let first: Vec<Tensor<'_>> = gradients(&g, loss, &of).unwrap().into_iter().flatten().collect();
-        if first.is_empty() {
+        let first = gradients(&g, loss, &of).unwrap();
+        if first.iter().all(Option::is_none) {
             return None;
         }
-        loss = g.tensor(dot(&mut inputs, &first).0);
+        loss = g.tensor(dot(&mut inputs, &first, 40).0);
         wrt.extend(weights.into_iter().map(|(i, v)| (i, g.tensor(v))));
     }
     let of: Vec<Tensor<'_>> = wrt.iter().map(|w| w.1).collect();
