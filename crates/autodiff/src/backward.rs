@@ -155,7 +155,8 @@ pub(crate) fn sweep<'g>(
     }
     let reached: HashSet<ValueId> =
         path.steps.iter().flat_map(|s| &s.operands).chain(&output_ids).copied().collect();
-    let zeros = |x: Tensor<'g>| g.full(x.dtype(), x.shape(), 0.0);
+    let here = Some(Loc::caller());
+    let zeros = |x: Tensor<'g>| g.at(here, || g.full(x.dtype(), x.shape(), 0.0));
     Ok(wrt_ids
         .iter()
         .zip(wrt)
@@ -252,4 +253,28 @@ fn needed_by(graph: &Graph, step: &Step, wrt: &[ValueId]) -> String {
     let state = graph.states.iter().find(|s| s.value == *v).map(|s| format!("state '{}'", s.name));
     let input = || graph.inputs.iter().find(|p| p.value == *v).map(|p| format!("input '{}'", p.name));
     state.or_else(input).unwrap_or_else(|| format!("value %{} ({})", v.0, graph.ty(*v)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onestep_ir::{DType, Init, Role};
+
+    /// No op of the table is without a rule, a decomposition or a reason, so this one is asked for what it lacks.
+    #[test]
+    fn a_missing_gradient_names_op_line_and_parameter() {
+        let g = GraphBuilder::new("missing");
+        let w = g.scope("block", || g.state("w", Role::Parameter, DType::F32, &[2], Init::ZEROS));
+        let (y, line) = ((w * 2.0).exp(), line!());
+        let (v, id) = (y.value().unwrap(), w.value().unwrap());
+        let path = g.with_graph(|graph| Path::find(graph, &[v], &[id], Extent::Whole));
+        let step = path.steps.last().unwrap();
+        let at = At { g: &g, operands: &[w * 2.0], results: &[y], cotangents: &[Some(y)], wanted: &[true] };
+        let mut error = through_decomposition(&at, step).unwrap_err();
+        let AutodiffError::NoGradient { parameter, .. } = &mut error else { panic!("{error}") };
+        *parameter = g.with_graph(|graph| needed_by(graph, step, &[id]));
+        let text = error.to_string();
+        assert!(text.contains("'exp'") && text.contains(&format!("backward.rs:{line}:")), "{text}");
+        assert!(text.contains("the loss to state 'block.w'"), "{text}");
+    }
 }

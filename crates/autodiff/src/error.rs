@@ -8,7 +8,7 @@ use thiserror::Error;
 pub enum AutodiffError {
     /// The loss has more than one element, or axes.
     #[error(
-        "the loss is {ty}, not a scalar; reduce it with .mean(&[]) or .sum_all() over every axis first, or give a cotangent to vjp()"
+        "the loss is {ty}, not a scalar; reduce it with .mean() or .sum_all() first, or give a cotangent to vjp()"
     )]
     NotScalar {
         /// The loss's type.

@@ -4,7 +4,7 @@
 //!
 //! Mean and variance are computed again: two reductions of a row that is read anyway.
 
-use super::{At, Cotangents, Gradient, sizes, wide};
+use super::{At, Cotangents, Gradient, wide};
 use onestep_ir::Tensor;
 use onestep_ir::ops::LayerNorm;
 
@@ -30,8 +30,7 @@ impl Gradient for LayerNorm {
 
 /// The mean along the last axis, which stays with size 1.
 pub(super) fn row_mean(t: Tensor<'_>) -> Tensor<'_> {
-    let n = sizes(t).last().copied().unwrap_or(1);
-    t.sum_keep(&[-1]) / n as f64
+    t.mean_keep(&[-1])
 }
 
 /// The sum over every axis but the last.
