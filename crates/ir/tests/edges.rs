@@ -393,6 +393,14 @@ fn parts_of_tensors() {
     );
 }
 
+/// Between the elements of an axis of one there is no gap, however large the padding asked for.
+#[test]
+fn padding_without_neighbours() {
+    let op = onestep_ir::ops::Pad { axis: 0, low: 1, high: 0, interior: usize::MAX, value: 9.0.into() };
+    let out = eval(&[real(&[1], &[3.0])], |g, x| vec![g.emit1(op, x)]).unwrap();
+    assert_eq!(out[0].reals(), [9.0, 3.0]);
+}
+
 /// Every call here is a mistake; each is on record, and none panics.
 #[test]
 fn mistakes_are_recorded() {

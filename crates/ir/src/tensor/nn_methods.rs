@@ -130,7 +130,9 @@ impl<'g> Tensor<'g> {
         // Operands of another rank are left for the op to refuse.
         if let (Some([_, _, queries, size]), Some([_, _, keys, _])) = (sizes(self), sizes(k)) {
             head_size = size.size();
-            operands.extend(mask.map(|m| m.stretched_mask(queries, keys)));
+            if let Some(mask) = mask {
+                operands.push(mask.stretched_mask(queries, keys));
+            }
         } else {
             operands.extend(mask);
         }

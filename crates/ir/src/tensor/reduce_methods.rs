@@ -8,7 +8,11 @@ impl<'g> Tensor<'g> {
     /// Axes as NumPy counts them, sorted. `None` (and a mistake on record) when one is out of range.
     #[track_caller]
     fn axes(self, op: &str, axes: &[isize]) -> Option<Vec<usize>> {
-        let mut at = axes.iter().map(|&a| self.axis(op, a)).collect::<Option<Vec<_>>>()?;
+        // A loop, since a closure would hide the caller's line.
+        let mut at = vec![];
+        for &a in axes {
+            at.push(self.axis(op, a)?);
+        }
         at.sort_unstable();
         Some(at)
     }

@@ -169,7 +169,10 @@ impl GraphBuilder {
     pub fn stack<'g>(&'g self, parts: &[Tensor<'g>], axis: isize) -> Tensor<'g> {
         match self.joining("stack", parts, axis, 1) {
             Ok(axis) => {
-                let parts: Vec<_> = parts.iter().map(|t| t.expand(axis)).collect();
+                let mut parts = parts.to_vec();
+                for t in &mut parts {
+                    *t = t.expand(axis);
+                }
                 self.emit1(Concat { axis }, &parts)
             }
             Err(poisoned) => poisoned,
