@@ -11,6 +11,7 @@ pub mod ops;
 pub mod random;
 pub mod rewrite;
 pub mod shape;
+pub mod testing;
 
 mod array;
 mod bind;
