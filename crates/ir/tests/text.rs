@@ -1,6 +1,7 @@
 //! The text form: what is printed reads back to the same graph, and no text makes the parser panic.
 
 use onestep_ir::interp::run_arrays;
+use onestep_ir::rewrite::{eliminate_dead, rewrite};
 use onestep_ir::testing::{RandomOptions, random_graph, random_inputs, random_state};
 use onestep_ir::{Array, DType, Graph, GraphBuilder, GraphError, Init, Op, Role, bind, inline_calls};
 use std::collections::BTreeMap;
@@ -49,7 +50,8 @@ fn random_graphs_round_trip_and_compute_the_same_bits() {
         assert_eq!(want, run(&read), "seed {seed}");
         let finite = |a: &Array| a.to_f64().iter().all(|x| x.is_finite());
         assert!(want.0.iter().chain(want.1.values()).all(finite), "seed {seed}\n{graph}");
-        for changed in [inline_calls(&graph), onestep_ir::rewrite::eliminate_dead(&graph)] {
+        same(&graph, &rewrite(&graph, &mut |_, _, _| None).unwrap());
+        for changed in [inline_calls(&graph), eliminate_dead(&graph)] {
             changed.verify().unwrap_or_else(|e| panic!("seed {seed}: {e}\n{changed}"));
             assert_eq!(want, run(&changed), "seed {seed}");
         }
