@@ -49,6 +49,11 @@ pub enum Attr {
 /// An op's attributes, in the order in which they are printed.
 pub type Attrs = Vec<(&'static str, Attr)>;
 
+/// A size or an axis as an attribute; one beyond `i64` becomes the largest.
+pub fn int(x: usize) -> Attr {
+    Attr::Int(i64::try_from(x).unwrap_or(i64::MAX))
+}
+
 /// A list of sizes or axes as an attribute.
 pub fn ints(xs: &[usize]) -> Attr {
     Attr::Ints(xs.iter().map(|&x| x as i64).collect())
@@ -73,9 +78,8 @@ impl AttrReader {
     }
 
     fn take(&mut self, name: &str) -> Result<Attr, Mistake> {
-        self.optional(name).ok_or_else(|| {
-            Mistake::new(format!("attribute '{name}' is missing"), format!("write {name}=…"))
-        })
+        self.optional(name)
+            .ok_or_else(|| Mistake::new(format!("attribute '{name}' is missing"), format!("write {name}=…")))
     }
 
     fn wrong(name: &str, want: &str) -> Mistake {

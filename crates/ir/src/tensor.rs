@@ -4,8 +4,8 @@
 //! stretch. A number on the right of an operator becomes a constant of the left side's dtype.
 
 use crate::ops::{
-    Binary, BinaryKind, Broadcast, Cast, Compare, CompareKind, Matmul, Reduce, ReduceKind, Reshape, Select, Transpose,
-    Unary, UnaryKind,
+    Binary, BinaryKind, Broadcast, Cast, Compare, CompareKind, Matmul, Reduce, ReduceKind, Reshape, Select,
+    Transpose, Unary, UnaryKind,
 };
 use crate::{DType, Dim, GraphBuilder, Mistake, Shape, Type, ValueId};
 
@@ -283,7 +283,11 @@ impl<'g> Tensor<'g> {
     pub fn transpose_last(self) -> Tensor<'g> {
         let r = self.rank();
         if r < 2 && self.value.is_some() {
-            return self.mistake("transpose", format!("{} has no two axes", self.shape()), "reshape it to a matrix");
+            return self.mistake(
+                "transpose",
+                format!("{} has no two axes", self.shape()),
+                "reshape it to a matrix",
+            );
         }
         let mut perm: Vec<usize> = (0..r).collect();
         perm.swap(r.max(2) - 1, r.max(2) - 2);
@@ -298,7 +302,11 @@ impl<'g> Tensor<'g> {
         }
         let mut dims = self.shape().0;
         if axis > dims.len() {
-            return self.mistake("expand", format!("axis {axis} is beyond the rank"), "use an axis up to the rank");
+            return self.mistake(
+                "expand",
+                format!("axis {axis} is beyond the rank"),
+                "use an axis up to the rank",
+            );
         }
         dims.insert(axis, Dim::fixed(1));
         self.reshape(Shape(dims))
@@ -313,7 +321,11 @@ impl<'g> Tensor<'g> {
         if (0..rank).contains(&at) {
             return Some(at as usize);
         }
-        self.mistake(op, format!("axis {axis} is out of range for {}", self.shape()), "use an axis within the rank");
+        self.mistake(
+            op,
+            format!("axis {axis} is out of range for {}", self.shape()),
+            "use an axis within the rank",
+        );
         None
     }
 
@@ -423,7 +435,9 @@ impl<'g> Tensor<'g> {
 pub fn common_shape(a: &Shape, b: &Shape) -> Option<Shape> {
     let rank = a.rank().max(b.rank());
     let one = Dim::fixed(1);
-    let at = |s: &Shape, i: usize| if i + s.rank() < rank { one.clone() } else { s.0[i + s.rank() - rank].clone() };
+    let at = |s: &Shape, i: usize| {
+        if i + s.rank() < rank { one.clone() } else { s.0[i + s.rank() - rank].clone() }
+    };
     (0..rank)
         .map(|i| match (at(a, i), at(b, i)) {
             (x, y) if x == y || y.is_one() => Some(x),

@@ -65,7 +65,9 @@ impl Dense {
             Data::Reals(v) => Array::from_f64(self.dtype, &self.shape, v),
             Data::Ints(v) => match self.dtype {
                 DType::I64 => Array::new(&self.shape, v),
-                d => Array::from_f64(d, &self.shape, &v.iter().map(|&x| d.wrap(x) as f64).collect::<Vec<_>>()),
+                d => {
+                    Array::from_f64(d, &self.shape, &v.iter().map(|&x| d.wrap(x) as f64).collect::<Vec<_>>())
+                }
             },
         }
     }
@@ -140,6 +142,26 @@ impl Dense {
     /// The first element, `n` times.
     pub fn repeat(&self, n: usize, shape: &[usize]) -> Dense {
         self.pick(shape, &vec![0; n])
+    }
+
+    /// Overwrites element `at[i]` with element `i` of `from`, in order.
+    pub fn place(&mut self, at: &[usize], from: &Dense) {
+        match (&mut self.data, &from.data) {
+            (Data::Reals(to), Data::Reals(v)) => at.iter().zip(v).for_each(|(&i, &x)| to[i] = x),
+            (Data::Ints(to), Data::Ints(v)) => at.iter().zip(v).for_each(|(&i, &x)| to[i] = x),
+            _ => unreachable!("the op's rule admits only one dtype here"),
+        }
+    }
+
+    /// Adds element `i` of `from` to element `at[i]`, in order.
+    pub fn accumulate(&mut self, at: &[usize], from: &Dense) {
+        match (&mut self.data, &from.data) {
+            (Data::Reals(to), Data::Reals(v)) => at.iter().zip(v).for_each(|(&i, &x)| to[i] += x),
+            (Data::Ints(to), Data::Ints(v)) => {
+                at.iter().zip(v).for_each(|(&i, &x)| to[i] = to[i].wrapping_add(x))
+            }
+            _ => unreachable!("the op's rule admits only one dtype here"),
+        }
     }
 
     /// Rounds or wraps every element to the dtype.

@@ -154,7 +154,8 @@ fn eval_node(
     let mut eval = |i: usize, args: Vec<Dense>| -> Result<Vec<Dense>, Mistake> {
         let region = &node.regions[i];
         let mut inner: HashMap<ValueId, Dense> = region.params.iter().copied().zip(args).collect();
-        eval_region(graph, region, &mut inner, mode, &mut |_, _| {}).map_err(|e| Mistake::new(e.to_string(), ""))?;
+        eval_region(graph, region, &mut inner, mode, &mut |_, _| {})
+            .map_err(|e| Mistake::new(e.to_string(), ""))?;
         Ok(region.results.iter().map(|v| inner[v].clone()).collect())
     };
     node.op.rule().reference_regions(&operands, &types, &mut eval).map_err(|mistake| GraphError::Eval {

@@ -40,7 +40,8 @@ impl OpTable for Cast {
         Ok(Cast { dtype: attrs.dtype("dtype")? })
     }
     fn samples() -> Vec<Sample> {
-        let mut all: Vec<Sample> = DType::ALL.iter().map(|&dtype| Sample::reals(Cast { dtype }, &[&[2, 3]])).collect();
+        let mut all: Vec<Sample> =
+            DType::ALL.iter().map(|&dtype| Sample::reals(Cast { dtype }, &[&[2, 3]])).collect();
         for dtype in DType::ALL {
             all.push(Sample::reals(Cast { dtype }, &[]).and(DType::I32, &[4], Range::Int(-300, 300)));
         }

@@ -96,13 +96,22 @@ impl OpTable for Compare {
     const NAMES: &'static [&'static str] = &["eq", "ne", "lt", "le", "gt", "ge"];
     fn parse(name: &str, _: &mut AttrReader) -> Result<Self, Mistake> {
         let kind = CompareKind::ALL.iter().find(|k| k.name() == name);
-        kind.map(|&kind| Compare { kind }).ok_or_else(|| Mistake::new("unknown comparison", "see the op table"))
+        kind.map(|&kind| Compare { kind })
+            .ok_or_else(|| Mistake::new("unknown comparison", "see the op table"))
     }
     fn samples() -> Vec<Sample> {
-        let ints = |op| Sample::reals(op, &[]).and(DType::I32, &[9], Range::Int(0, 3)).and(DType::I32, &[9], Range::Int(0, 3));
+        let ints = |op| {
+            Sample::reals(op, &[]).and(DType::I32, &[9], Range::Int(0, 3)).and(
+                DType::I32,
+                &[9],
+                Range::Int(0, 3),
+            )
+        };
         CompareKind::ALL
             .iter()
-            .flat_map(|&kind| [Sample::within(Compare { kind }, &[&[4], &[4]], Range::Distinct), ints(Compare { kind })])
+            .flat_map(|&kind| {
+                [Sample::within(Compare { kind }, &[&[4], &[4]], Range::Distinct), ints(Compare { kind })]
+            })
             .collect()
     }
 }

@@ -23,7 +23,8 @@ pub enum ReduceKind {
 
 impl ReduceKind {
     /// Every kind.
-    pub const ALL: &'static [ReduceKind] = &[ReduceKind::Sum, ReduceKind::Max, ReduceKind::Min, ReduceKind::Prod];
+    pub const ALL: &'static [ReduceKind] =
+        &[ReduceKind::Sum, ReduceKind::Max, ReduceKind::Min, ReduceKind::Prod];
 
     /// The mnemonic.
     pub fn name(self) -> &'static str {
@@ -85,7 +86,10 @@ impl OpRule for Reduce {
         let [x] = arity(operands)?;
         check_axes(&self.axes, x)?;
         if x.dtype == DType::Bool && matches!(self.kind, ReduceKind::Sum | ReduceKind::Prod) {
-            return Err(Mistake::new("is not defined on bool", "cast to i32 to count, or use max (any) or min (all)"));
+            return Err(Mistake::new(
+                "is not defined on bool",
+                "cast to i32 to count, or use max (any) or min (all)",
+            ));
         }
         Ok(vec![Type::new(x.dtype, x.shape.without(&self.axes))])
     }
@@ -132,9 +136,11 @@ impl OpTable for Reduce {
                 let range = if kind == ReduceKind::Prod { Range::Real(0.5, 2.0) } else { Range::Distinct };
                 all.push(Sample::within(Reduce { kind, axes }, &[&[2, 3, 2]], range));
             }
-            all.push(
-                Sample::reals(Reduce { kind, axes: vec![0] }, &[]).and(DType::I32, &[4, 2], Range::Int(-5, 5)),
-            );
+            all.push(Sample::reals(Reduce { kind, axes: vec![0] }, &[]).and(
+                DType::I32,
+                &[4, 2],
+                Range::Int(-5, 5),
+            ));
         }
         all.push(Sample::reals(Reduce { kind: ReduceKind::Sum, axes: vec![0] }, &[&[0, 2]]));
         all

@@ -16,7 +16,10 @@ impl OpRule for Select {
     fn infer(&self, operands: &[Type]) -> Result<Vec<Type>, Mistake> {
         let [c, a, b] = arity(operands)?;
         if c.dtype != DType::Bool {
-            return Err(Mistake::new(format!("the condition is {c}"), "compare it first, so that it is bool"));
+            return Err(Mistake::new(
+                format!("the condition is {c}"),
+                "compare it first, so that it is bool",
+            ));
         }
         same_dtype(&[a, b])?;
         same_shape(a, b)?;
@@ -44,7 +47,11 @@ impl OpTable for Select {
     fn samples() -> Vec<Sample> {
         let real = Range::Real(-2.0, 2.0);
         let on = |dtype, r| {
-            Sample::reals(Select, &[]).and(DType::Bool, &[6], Range::Int(0, 2)).and(dtype, &[6], r).and(dtype, &[6], r)
+            Sample::reals(Select, &[]).and(DType::Bool, &[6], Range::Int(0, 2)).and(dtype, &[6], r).and(
+                dtype,
+                &[6],
+                r,
+            )
         };
         vec![on(DType::F64, real), on(DType::I32, Range::Int(-5, 5))]
     }

@@ -176,10 +176,14 @@ impl OpTable for Unary {
         for &kind in UnaryKind::ALL {
             let op = Unary { kind };
             let range = match kind {
-                UnaryKind::Log | UnaryKind::Sqrt | UnaryKind::Rsqrt | UnaryKind::Reciprocal => Range::Real(0.3, 3.0),
+                UnaryKind::Log | UnaryKind::Sqrt | UnaryKind::Rsqrt | UnaryKind::Reciprocal => {
+                    Range::Real(0.3, 3.0)
+                }
                 // Away from the kink at 0 and the steps at the (half-)integers.
                 UnaryKind::Abs | UnaryKind::Relu | UnaryKind::Sign => Range::Distinct,
-                UnaryKind::Floor | UnaryKind::Ceil | UnaryKind::Round | UnaryKind::Trunc => Range::Real(1.1, 1.4),
+                UnaryKind::Floor | UnaryKind::Ceil | UnaryKind::Round | UnaryKind::Trunc => {
+                    Range::Real(1.1, 1.4)
+                }
                 _ => Range::Real(-2.0, 2.0),
             };
             if kind != UnaryKind::Not {

@@ -1,0 +1,55 @@
+//! f64 functions: the crate `libm`, a pure-Rust port of musl's, so that the bits do not depend on the platform.
+//!
+//! Scalar, within about 1 ULP (`sigmoid`: 2). f64 is for checking and for scalars of a step, not for hot loops.
+
+super::exact_functions!(f64);
+
+/// `e^x`.
+#[inline]
+pub fn exp(x: f64) -> f64 {
+    libm::exp(x)
+}
+
+/// Natural logarithm: `-inf` at 0, NaN below.
+#[inline]
+pub fn log(x: f64) -> f64 {
+    libm::log(x)
+}
+
+/// Hyperbolic tangent.
+#[inline]
+pub fn tanh(x: f64) -> f64 {
+    libm::tanh(x)
+}
+
+/// The error function.
+#[inline]
+pub fn erf(x: f64) -> f64 {
+    libm::erf(x)
+}
+
+/// `1 / (1 + e^-x)`, without overflow on either side.
+#[inline]
+pub fn sigmoid(x: f64) -> f64 {
+    let e = libm::exp(-x.abs());
+    let numerator = if x >= 0.0 { 1.0 } else { e };
+    numerator / (1.0 + e)
+}
+
+/// Sine.
+#[inline]
+pub fn sin(x: f64) -> f64 {
+    libm::sin(x)
+}
+
+/// Cosine.
+#[inline]
+pub fn cos(x: f64) -> f64 {
+    libm::cos(x)
+}
+
+/// `x` to the power `y`, with C's special cases.
+#[inline]
+pub fn pow(x: f64, y: f64) -> f64 {
+    libm::pow(x, y)
+}

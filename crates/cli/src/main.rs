@@ -1,0 +1,3 @@
+//! The `onestep` program.
+
+fn main() {}

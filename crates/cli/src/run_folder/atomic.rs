@@ -1,0 +1,75 @@
+//! Writing a file whole or not at all: to a temporary file in the same folder, flushed to the disk, renamed over
+//! its place, and the folder flushed after it. A crash at any moment leaves the old file or the new one.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::RunFolderError;
+
+/// Writes `bytes` to `path`, whole or not at all. A symbolic link at `path` is replaced, not followed.
+pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<(), RunFolderError> {
+    let unwritable = |source| RunFolderError::Unwritable { path: path.into(), source };
+    let temporary = temporary_beside(path).map_err(unwritable)?;
+    write_and_rename(&temporary, path, bytes).map_err(|error| {
+        // The first error is the one to report; a leftover is only untidy.
+        let _ = fs::remove_file(&temporary);
+        unwritable(error)
+    })
+}
+
+fn write_and_rename(temporary: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).open(temporary)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    drop(file);
+    fs::rename(temporary, path)?;
+    if cfg!(unix) {
+        // The rename itself is durable only once the folder is.
+        File::open(folder_of(path))?.sync_all()?;
+    }
+    Ok(())
+}
+
+/// A name that no other thread or process uses.
+fn temporary_beside(path: &Path) -> io::Result<PathBuf> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "the path names no file");
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().ok_or_else(no_name)?);
+    name.push(format!(".{}-{}.tmp", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
+    Ok(folder_of(path).join(name))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_writes_and_replaces_and_leaves_nothing_beside() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("x.bin");
+        write_atomic(&path, b"one").unwrap();
+        write_atomic(&path, b"two").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_failure_leaves_the_old_file_and_no_other() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("folder");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("kept"), "x").unwrap();
+        assert!(matches!(write_atomic(&folder, b"new"), Err(RunFolderError::Unwritable { .. })));
+        assert!(folder.join("kept").is_file());
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
+        assert!(write_atomic(&root.path().join("no/such/folder"), b"x").is_err());
+        assert!(write_atomic(Path::new("/"), b"x").is_err());
+    }
+}
