@@ -3,6 +3,7 @@
 mod arg_reduce;
 mod binary;
 mod broadcast;
+mod call;
 mod cast;
 mod compare;
 mod concat;
@@ -27,6 +28,7 @@ mod unary;
 pub use arg_reduce::{ArgKind, ArgReduce};
 pub use binary::{Binary, BinaryKind};
 pub use broadcast::Broadcast;
+pub use call::Call;
 pub use cast::Cast;
 pub use compare::{Compare, CompareKind};
 pub use concat::Concat;
@@ -49,7 +51,7 @@ pub use transpose::Transpose;
 pub use unary::{Unary, UnaryKind};
 
 use crate::op::{OpRule, OpTable, Sample};
-use crate::{AttrReader, Mistake};
+use crate::{Attr, AttrReader, Dim, Mistake};
 
 macro_rules! table {
     ($($op:ident),+ $(,)?) => {
@@ -80,6 +82,22 @@ macro_rules! table {
                 Err(Mistake::new(format!("there is no op '{name}'"), help))
             }
 
+            /// The same op with every dimension among its attributes mapped by `f`; `None` where `f` gives none.
+            pub fn map_dims(&self, mut f: impl FnMut(&Dim) -> Option<Dim>) -> Option<Op> {
+                let (name, attrs) = (self.rule().name(), self.rule().attrs());
+                if !attrs.iter().any(|(_, a)| matches!(a, Attr::Dims(_))) {
+                    return Some(self.clone());
+                }
+                let mut mapped = vec![];
+                for (name, attr) in attrs {
+                    mapped.push((name.to_string(), match attr {
+                        Attr::Dims(dims) => Attr::Dims(dims.iter().map(&mut f).collect::<Option<_>>()?),
+                        other => other,
+                    }));
+                }
+                Op::parse(name, &mut AttrReader::new(mapped)).ok()
+            }
+
             /// Every mnemonic.
             pub fn names() -> Vec<&'static str> {
                 [$($op::NAMES),+].concat()
@@ -98,4 +116,5 @@ macro_rules! table {
 table!(
     Constant, Iota, Unary, Binary, Compare, Select, Cast, Matmul, Reduce, Reshape, Transpose, Broadcast, Slice, Pad, Concat,
     Gather, ScatterAdd, GatherAlong, ScatterAddAlong, DynamicSlice, DynamicUpdateSlice, ArgReduce, RandomBits,
+    Call,
 );
