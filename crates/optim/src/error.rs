@@ -1,5 +1,6 @@
 //! Why a training step cannot be built: typed, and each with its remedy.
 
+use onestep_autodiff::AutodiffError;
 use onestep_ir::{DType, GraphError, Type};
 use thiserror::Error;
 
@@ -115,6 +116,9 @@ pub enum OptimError {
         /// How many it gave.
         got: usize,
     },
+    /// The loss cannot be differentiated.
+    #[error(transparent)]
+    Autodiff(#[from] AutodiffError),
     /// The graph has mistakes, such as a name that is taken.
     #[error(transparent)]
     Graph(#[from] GraphError),
