@@ -12,8 +12,8 @@
 //! | `opt/<parameter's path>/<slot>` | each slot of the rule: `…/m`, `…/v`, `…/momentum`, … |
 
 use crate::guard::{all_finite, commit_guard};
-use crate::{OptimError, RuleContext, StepOptions, UpdateRule, global_norm};
-use onestep_ir::{DType, GraphBuilder, Init, Role, Tensor};
+use crate::{Clip, OptimError, RuleContext, SlotSpec, StepOptions, UpdateRule, global_norm};
+use onestep_ir::{DType, GraphBuilder, Init, Mistake, Role, Tensor};
 
 /// A parameter with its gradient.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ pub struct Applied<'g> {
 
 /// Updates every parameter by `rule`, and with them the slots and the counter, unless a gradient has an element that
 /// is not finite or the guard that the graph had forbids it: then nothing of them moves, and `opt/skipped` counts it.
-/// Under [`Clip::GlobalNorm`](crate::Clip::GlobalNorm) a norm that overflows also forbids the step.
+/// Under [`Clip::GlobalNorm`] a norm that overflows also forbids the step.
 pub fn apply_updates<'g>(
     g: &'g GraphBuilder,
     trained: &[Trained<'g>],
@@ -62,14 +62,23 @@ pub fn apply_updates<'g>(
     let t = completed + 1.0;
     let mut hyper: Vec<_> = rule.hyper().iter().map(|h| (h.name, scalar(h.name, dtype, h.value))).collect();
     if let Some(multiplier) = options.schedule.build(g, t, dtype) {
-        hyper.iter_mut().filter(|(name, _)| *name == "lr").for_each(|(_, lr)| *lr = *lr * multiplier);
+        match hyper.iter_mut().find(|(name, _)| *name == "lr") {
+            Some((_, lr)) => *lr = *lr * multiplier,
+            None => {
+                let m = Mistake::new(
+                    "the rule has no 'lr' to multiply",
+                    "use a constant schedule with this rule",
+                );
+                g.mistake("schedule", &[multiplier], m);
+            }
+        }
     }
 
     let mut gradients: Vec<_> = trained.iter().map(|t| t.gradient).collect();
     let norm = options.clip.map(|_| global_norm(g, &gradients, dtype));
     let finite = match (options.clip, norm) {
         // The norm of anything that is not finite is not finite: squares do not cancel.
-        (Some(crate::Clip::GlobalNorm(_)), Some(norm)) => norm.is_finite(),
+        (Some(Clip::GlobalNorm(_)), Some(norm)) => norm.is_finite(),
         _ => all_finite(g, &gradients),
     };
     if let (Some(clip), Some(norm)) = (options.clip, norm) {
@@ -84,7 +93,7 @@ pub fn apply_updates<'g>(
         let (dtype, sizes) = ty.unwrap_or((dtype, vec![]));
         let paths: Vec<String> = specs.iter().map(|s| format!("opt/{}/{}", t.path, s.name)).collect();
         let declare =
-            |(path, spec): (&String, &crate::SlotSpec)| g.state(path, Role::Slot, dtype, &sizes, spec.init);
+            |(path, spec): (&String, &SlotSpec)| g.state(path, Role::Slot, dtype, &sizes, spec.init);
         let old: Vec<_> = paths.iter().zip(&specs).map(declare).collect();
         let context = &contexts[(dtype == DType::F64) as usize];
         let (parameter, new) = rule.update(context, t.parameter, gradient, &old);

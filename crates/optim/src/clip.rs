@@ -51,6 +51,6 @@ impl Clip {
 
 /// The 2-norm of all gradients as one vector: `√Σ g²`, in `dtype`. Any infinity or NaN in them leaves it not finite.
 pub fn global_norm<'g>(g: &'g GraphBuilder, gradients: &[Tensor<'g>], dtype: DType) -> Tensor<'g> {
-    let squares = gradients.iter().map(|x| x.square().sum_all().cast(dtype));
+    let squares = gradients.iter().map(|x| x.cast(dtype).square().sum_all());
     squares.reduce(|a, b| a + b).unwrap_or_else(|| g.scalar(dtype, 0.0)).sqrt()
 }

@@ -5,6 +5,22 @@
 //! the schedule, the bias corrections, clipping and the decision to skip a step; and every number is a state scalar,
 //! so that changing one never compiles again. [`training_step`] puts the whole together; [`with_backward`] stops at
 //! the gradients; [`apply_updates`] takes gradients from elsewhere.
+//!
+//! ```
+//! use onestep_ir::{DType, GraphBuilder, Init};
+//! use onestep_optim::{AdamW, Clip, Params, StepOptions, training_step};
+//!
+//! let g = GraphBuilder::new("line");
+//! let (x, y) = (g.input("x", DType::F32, [8]), g.input("y", DType::F32, [8]));
+//! let w = g.parameter("w", &[1], Init::ZEROS);
+//! let forward = g.finish((x * w - y).square().sum_all())?;
+//!
+//! let options = StepOptions { clip: Some(Clip::GlobalNorm(1.0)), ..StepOptions::default() };
+//! let step = training_step(&forward, "loss", Params::All, &AdamW::new(3e-4), &options)?;
+//! let names: Vec<&str> = step.layout.iter().map(|entry| entry.name.as_str()).collect();
+//! assert_eq!(names, ["loss", "w", "opt/w/m", "opt/w/v", "grad_norm"]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod apply;
 mod clip;
