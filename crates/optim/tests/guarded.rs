@@ -32,6 +32,11 @@ fn norm_clipping_scales_all_gradients_together() {
     set(&mut state, "opt/clip_norm", &[10.0]);
     call(&graph, &mut state, &[&[3.0, 0.0, 0.0], &[4.0]]);
     assert_eq!(get(&state, "w"), [-3.5, 0.0, 0.0]);
+    // PyTorch's 1e-6 in the denominator shows at a small norm.
+    let mut state = first_state(&graph);
+    set(&mut state, "opt/clip_norm", &[1e-6]);
+    call(&graph, &mut state, &[&[3e-6, 0.0, 0.0], &[0.0]]);
+    assert_close(&get(&state, "w"), &[-0.75e-6, 0.0, 0.0], 1e-12);
 }
 
 #[test]
