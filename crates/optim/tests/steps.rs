@@ -207,6 +207,26 @@ fn gradients_stay_resident() {
 }
 
 #[test]
+fn steps_are_valid_graphs_that_round_trip_as_text() {
+    let schedule = Schedule::WarmupCosine { warmup: 2, total: 9, floor: 0.5 };
+    for clip in [None, Some(Clip::GlobalNorm(1.0)), Some(Clip::Value(1.0))] {
+        for row in onestep_optim::rules::RULES {
+            let options = StepOptions { clip, schedule, ..options() };
+            let rule = (row.with_lr)(0.1);
+            let step = training_step(&three(Role::Buffer), "loss", Params::All, &*rule, &options).unwrap();
+            step.graph.verify().unwrap();
+            let text = step.graph.to_string();
+            let read = Graph::parse(&text).unwrap();
+            assert_eq!(read.to_string(), text);
+            let (mut before, mut after) = (first_state(&step.graph), first_state(&read));
+            assert_eq!(call(&step.graph, &mut before, &[X, Y]), call(&read, &mut after, &[X, Y]));
+            assert_eq!(before, after, "{}", row.name);
+        }
+    }
+    with_backward(&three(Role::Buffer), "loss", Params::All).unwrap().graph.verify().unwrap();
+}
+
+#[test]
 fn f64_and_f32_parameters_in_one_step() {
     let g = GraphBuilder::new("mixed");
     let a = g.state("a", Role::Parameter, DType::F64, &[2], Init::ONES);
