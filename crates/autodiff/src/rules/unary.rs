@@ -12,7 +12,9 @@ impl Gradient for Unary {
             UnaryKind::Neg => -at.dy(),
             UnaryKind::Abs => at.dy() * at.x().sign(),
             UnaryKind::Exp => at.dy() * at.y(),
+            UnaryKind::Expm1 => dy() * (y() + 1.0),
             UnaryKind::Log => at.dy() / at.x(),
+            UnaryKind::Log1p => dy() / (x() + 1.0),
             // Infinite at 0, as the function's slope is.
             UnaryKind::Sqrt => dy() * 0.5 / y(),
             UnaryKind::Rsqrt => dy() * -0.5 * (y() * y() * y()),

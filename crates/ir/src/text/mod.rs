@@ -24,9 +24,10 @@
 //! * A name that is not a plain word stands in double quotes.
 //! * `//` and `;` begin a comment.
 //!
-//! `lex.rs` splits a text into tokens, `literal.rs` prints and reads numbers and arrays, `print.rs` and `parse.rs` do
-//! the rest.
+//! `lex.rs` splits a text into tokens, `literal.rs` prints and reads numbers and arrays, `atoms.rs` reads
+//! types and attributes, and `print.rs` and `parse.rs` do the rest.
 
+mod atoms;
 mod lex;
 mod literal;
 mod parse;

@@ -2,21 +2,18 @@
 //! near. A short text makes a small graph: sizes are numbers, never allocations.
 
 use super::lex::{Lexer, Token, brief};
-use super::literal::{SPLAT, read_element, read_hex, read_nan_bits};
 use super::print;
 use crate::graph::is_well_formed;
 use crate::op::RegionType;
 use crate::{
-    Array, Attr, AttrReader, DType, Def, Dim, Graph, GraphError, Init, Mistake, Node, NodeId, Op, Port, Real,
-    Region, Role, Shape, StatePort, Type, Update, ValueId, nearest,
+    Attr, AttrReader, DType, Def, Graph, GraphError, Init, Mistake, Node, NodeId, Op, Port, Region, Role,
+    Shape, StatePort, Type, Update, ValueId, nearest,
 };
 use std::collections::HashMap;
 
-/// The most dimensions of a type, and the most factors of a dimension, in a text.
-const MOST: usize = 64;
 const KEYWORDS: [&str; 6] = ["dim", "input", "state", "output", "update", "guard"];
 
-type Parsed<T> = Result<T, GraphError>;
+pub(super) type Parsed<T> = Result<T, GraphError>;
 
 impl Graph {
     /// Reads the text form; the error gives line and column, what was expected, and the remedy.
@@ -37,12 +34,12 @@ impl Graph {
     }
 }
 
-struct Parser<'t> {
+pub(super) struct Parser<'t> {
     lexer: Lexer<'t>,
     /// The next token, and where it begins.
-    token: Token<'t>,
-    at: usize,
-    graph: Graph,
+    pub(super) token: Token<'t>,
+    pub(super) at: usize,
+    pub(super) graph: Graph,
     /// Each name's value, and the region that it belongs to.
     values: HashMap<&'t str, (ValueId, usize)>,
     /// The region at hand, and how many there have been.
@@ -51,7 +48,7 @@ struct Parser<'t> {
 }
 
 /// `; did you mean 'x'?`, when there is a near name.
-fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+pub(super) fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     // A longer name is no slip, and comparing it would take long.
     let short = |n: &&str| n.len() <= 64;
     let near = Some(name).filter(short).and_then(|n| nearest(n, known.into_iter().filter(short)));
@@ -63,22 +60,22 @@ fn types_text(types: &[Type]) -> String {
 }
 
 impl<'t> Parser<'t> {
-    fn error<T>(&self, at: usize, message: impl Into<String>) -> Parsed<T> {
+    pub(super) fn error<T>(&self, at: usize, message: impl Into<String>) -> Parsed<T> {
         Err(self.lexer.error(at, message))
     }
 
-    fn expected<T>(&self, what: &str) -> Parsed<T> {
+    pub(super) fn expected<T>(&self, what: &str) -> Parsed<T> {
         self.error(self.at, format!("expected {what}, found {}", self.token))
     }
 
     /// Takes the next token.
-    fn advance(&mut self) -> Parsed<Token<'t>> {
+    pub(super) fn advance(&mut self) -> Parsed<Token<'t>> {
         let (token, at) = self.lexer.next()?;
         self.at = at;
         Ok(std::mem::replace(&mut self.token, token))
     }
 
-    fn is(&self, punct: &str) -> bool {
+    pub(super) fn is(&self, punct: &str) -> bool {
         matches!(self.token, Token::Punct(p) if p == punct)
     }
 
@@ -87,7 +84,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Takes the punctuation or keyword if it stands next.
-    fn eat(&mut self, what: &str) -> Parsed<bool> {
+    pub(super) fn eat(&mut self, what: &str) -> Parsed<bool> {
         let found = self.is(what) || self.is_word(what);
         if found {
             self.advance()?;
@@ -95,18 +92,18 @@ impl<'t> Parser<'t> {
         Ok(found)
     }
 
-    fn expect(&mut self, what: &str) -> Parsed<()> {
+    pub(super) fn expect(&mut self, what: &str) -> Parsed<()> {
         if self.eat(what)? { Ok(()) } else { self.expected(&format!("'{what}'")) }
     }
 
-    fn word(&mut self, what: &str) -> Parsed<&'t str> {
+    pub(super) fn word(&mut self, what: &str) -> Parsed<&'t str> {
         let Token::Word(w) = self.token else { return self.expected(what) };
         self.advance()?;
         Ok(w)
     }
 
     /// A name, in quotes or (where it is a plain word) without.
-    fn name(&mut self, what: &str) -> Parsed<String> {
+    pub(super) fn name(&mut self, what: &str) -> Parsed<String> {
         match self.advance_if(|t| matches!(t, Token::Word(_) | Token::Quoted(_)))? {
             Some(Token::Word(w)) => Ok(w.to_string()),
             Some(Token::Quoted(name)) => Ok(name),
@@ -118,7 +115,7 @@ impl<'t> Parser<'t> {
         if wanted(&self.token) { self.advance().map(Some) } else { Ok(None) }
     }
 
-    fn size(&mut self, what: &str) -> Parsed<usize> {
+    pub(super) fn size(&mut self, what: &str) -> Parsed<usize> {
         match self.token {
             Token::Number(n) if n.bytes().all(|b| b.is_ascii_digit()) => match n.parse() {
                 Ok(n) => self.advance().map(|_| n),
@@ -129,7 +126,11 @@ impl<'t> Parser<'t> {
     }
 
     /// Items separated by commas, up to `close`, which is taken.
-    fn list<T>(&mut self, close: &str, mut item: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
+    pub(super) fn list<T>(
+        &mut self,
+        close: &str,
+        mut item: impl FnMut(&mut Self) -> Parsed<T>,
+    ) -> Parsed<Vec<T>> {
         let mut items = vec![];
         while !self.eat(close)? {
             if !items.is_empty() && !self.eat(",")? {
@@ -317,8 +318,6 @@ impl<'t> Parser<'t> {
         }
     }
 
-    // Nodes and regions.
-
     fn node(&mut self, depth: usize) -> Parsed<NodeId> {
         let mut names = vec![];
         while let Token::Value(name) = self.token {
@@ -451,175 +450,5 @@ impl<'t> Parser<'t> {
                 self.error(self.at, format!("%{} is not defined above{near}", brief(name)))
             }
         }
-    }
-
-    // Types and attributes.
-
-    fn types(&mut self) -> Parsed<Vec<Type>> {
-        let mut types = vec![self.ty()?];
-        while self.eat(",")? {
-            types.push(self.ty()?);
-        }
-        Ok(types)
-    }
-
-    fn ty(&mut self) -> Parsed<Type> {
-        let at = self.at;
-        let name = self.word("a type, such as f32[2, 3]")?;
-        let Some(dtype) = DType::from_name(name) else {
-            let names = DType::ALL.map(DType::name);
-            let near = hint(name, names);
-            return self.error(
-                at,
-                format!("there is no dtype '{}'; dtypes are {}{near}", brief(name), names.join(", ")),
-            );
-        };
-        let at = self.at;
-        self.expect("[")?;
-        let dims = self.list("]", |p| p.dim())?;
-        if dims.len() > MOST {
-            return self
-                .error(at, format!("{} dimensions are too many; a type has at most {MOST}", dims.len()));
-        }
-        Ok(Type::new(dtype, Shape(dims)))
-    }
-
-    /// `4`, `B` or `4*B*T`.
-    fn dim(&mut self) -> Parsed<Dim> {
-        let at = self.at;
-        let mut product = self.factor()?;
-        let mut factors = 1;
-        while self.eat("*")? {
-            let next = self.factor()?;
-            factors += 1;
-            product = match product.times(&next) {
-                Some(product) if factors <= MOST => product,
-                _ => return self.error(at, "the dimension's product is too large"),
-            };
-        }
-        Ok(product)
-    }
-
-    fn factor(&mut self) -> Parsed<Dim> {
-        if let Token::Number(_) = self.token {
-            return self.size("a size of 0 or more").map(Dim::fixed);
-        }
-        let at = self.at;
-        let name = self.name("a size or a dimension's name")?;
-        if self.graph.dims.contains_key(name.as_str()) {
-            return Ok(Dim::var(&name));
-        }
-        let near = hint(&name, self.graph.dims.keys().map(|d| &**d));
-        self.error(
-            at,
-            format!("dimension '{0}' is not declared; write 'dim {0} <= N' first{near}", brief(&name)),
-        )
-    }
-
-    fn attr(&mut self) -> Parsed<(String, Attr)> {
-        let name = self.word("an attribute's name")?.to_string();
-        self.expect("=")?;
-        let value = match self.token.clone() {
-            Token::Quoted(w) => self.advance().map(|_| Attr::Word(w))?,
-            Token::Word("nan" | "inf") => Attr::Real(Real::new(self.real()?)),
-            Token::Number(n) if n.bytes().all(|b| b.is_ascii_digit() || b == b'-') => match n.parse() {
-                Ok(n) => self.advance().map(|_| Attr::Int(n))?,
-                Err(_) => return self.error(self.at, format!("{} is not a 64-bit integer", brief(n))),
-            },
-            Token::Number(_) => Attr::Real(Real::new(self.real()?)),
-            Token::Punct("[") => self.integers()?,
-            Token::Word(w) => {
-                self.advance()?;
-                match (w, DType::from_name(w)) {
-                    ("true", _) => Attr::Bool(true),
-                    ("false", _) => Attr::Bool(false),
-                    (_, Some(dtype)) if self.is("[") => Attr::Array(self.array(dtype)?),
-                    _ => Attr::Word(w.to_string()),
-                }
-            }
-            _ => return self.expected("a number, word, list or array"),
-        };
-        Ok((name, value))
-    }
-
-    /// A list of integers, or of dimensions if one has a variable.
-    fn integers(&mut self) -> Parsed<Attr> {
-        let at = self.at;
-        self.expect("[")?;
-        let mut dims = vec![];
-        let ints = self.list("]", |p| match p.token {
-            Token::Number(n) if n.starts_with('-') => match n.parse::<i64>() {
-                Ok(n) => p.advance().map(|_| Some(n)),
-                Err(_) => p.expected("an integer"),
-            },
-            _ => {
-                let dim = p.dim()?;
-                let size = dim.size().and_then(|n| i64::try_from(n).ok());
-                dims.push(dim);
-                Ok(size)
-            }
-        })?;
-        let negative = dims.len() < ints.len();
-        match ints.into_iter().collect() {
-            Some(ints) => Ok(Attr::Ints(ints)),
-            None if negative => self.error(at, "a list with a dimension variable has no negative number"),
-            None => Ok(Attr::Dims(dims)),
-        }
-    }
-
-    fn real(&mut self) -> Parsed<f64> {
-        self.element(DType::F64).map(f64::from_bits)
-    }
-
-    /// The bits of one number or truth value.
-    fn element(&mut self, dtype: DType) -> Parsed<u64> {
-        let at = self.at;
-        let (Token::Word(text) | Token::Number(text)) = self.token else { return self.expected("a number") };
-        self.advance()?;
-        let bits = if text == "nan" && dtype.is_float() && self.eat("(")? {
-            let Token::Number(digits) = self.token else { return self.expected("the NaN's bits") };
-            self.advance()?;
-            self.expect(")")?;
-            read_nan_bits(dtype, digits)
-        } else {
-            read_element(dtype, text)
-        };
-        bits.or_else(|message| self.error(at, format!("{message}; found '{}'", brief(text))))
-    }
-
-    /// What follows an array's dtype: `[2](0.5, 1.0)`.
-    fn array(&mut self, dtype: DType) -> Parsed<Array> {
-        let at = self.at;
-        self.expect("[")?;
-        let shape = self.list("]", |p| p.size("a size"))?;
-        self.expect("(")?;
-        let bytes = match self.token {
-            Token::Number(n) if n.starts_with("0x") => {
-                let Some(bytes) = read_hex(n) else {
-                    return self.error(self.at, "expected pairs of hexadecimal digits after 0x");
-                };
-                self.advance()?;
-                self.expect(")")?;
-                bytes
-            }
-            Token::Word("splat") => {
-                self.advance()?;
-                let one = self.element(dtype)?.to_le_bytes();
-                self.expect(")")?;
-                let count = shape.iter().try_fold(1usize, |a, &b| a.checked_mul(b)).filter(|&n| n <= SPLAT);
-                let Some(count) = count else {
-                    let help = "give the op a scalar value and dims instead";
-                    return self
-                        .error(at, format!("splat fills at most {SPLAT} elements, not {shape:?}; {help}"));
-                };
-                one[..dtype.size()].repeat(count)
-            }
-            _ => {
-                let elements = self.list(")", |p| p.element(dtype))?;
-                elements.iter().flat_map(|e| e.to_le_bytes()[..dtype.size()].to_vec()).collect()
-            }
-        };
-        Array::from_bytes(dtype, &shape, &bytes)
-            .or_else(|e| self.error(at, format!("the array does not fit: {e}")))
     }
 }

@@ -336,7 +336,8 @@ pub struct LibraryKernel {
 impl LibraryKernel {
     /// The operand whose storage the result may take, when the kernel only changes part of it.
     pub fn in_place(&self) -> Option<usize> {
-        matches!(self.op.rule().name(), "dynamic_update_slice" | "scatter_add" | "scatter_add_along").then_some(0)
+        matches!(self.op.rule().name(), "dynamic_update_slice" | "scatter_add" | "scatter_add_along")
+            .then_some(0)
     }
 }
 
