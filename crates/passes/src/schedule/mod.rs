@@ -5,6 +5,7 @@
 //! (map → reduce → map …). A **library kernel** is one op over strided views: matmul, gather, attention ….
 
 mod print;
+pub mod reference;
 
 use onestep_ir::ops::{BinaryKind, CompareKind, Op, ReduceKind, UnaryKind};
 use onestep_ir::{Array, DType, Role};
