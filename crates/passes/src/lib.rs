@@ -7,6 +7,7 @@ pub mod fuse;
 pub mod group;
 pub mod guard;
 pub mod legalize;
+pub mod pipeline;
 pub mod plan;
 pub mod schedule;
 pub mod simplify;
