@@ -2,7 +2,8 @@
 
 use crate::plan::{Plan, PlanOptions};
 use crate::schedule::Schedule;
-use crate::{CompileError, Target, cse, decompose, fold, fuse, group, guard, legalize, plan, simplify};
+use crate::indices::Site;
+use crate::{CompileError, Target, cse, decompose, fold, fuse, group, guard, indices, legalize, plan, simplify};
 use onestep_ir::Graph;
 use onestep_ir::inline_calls;
 use onestep_ir::rewrite::eliminate_dead;
@@ -33,6 +34,8 @@ pub struct Compiled {
     pub schedule: Schedule,
     /// Where their buffers live.
     pub plan: Plan,
+    /// Where indices are checked, by the number that the output [`indices::OUTPUT`] gives, from 1.
+    pub sites: Vec<Site>,
     /// With [`Options::dump`]: the text after each pass, by its name.
     pub dumps: Vec<(&'static str, String)>,
 }
@@ -43,8 +46,7 @@ type GraphPass<'a> = (&'static str, &'a dyn Fn(&Graph) -> Result<Graph, CompileE
 /// Runs all passes on a bound graph.
 pub fn compile(graph: &Graph, target: &dyn Target, options: &Options) -> Result<Compiled, CompileError> {
     graph.verify()?;
-    let passes: [GraphPass<'_>; 11] = [
-        ("inline", &|g| Ok(inline_calls(g))),
+    let passes: [GraphPass<'_>; 10] = [
         ("guard", &|g| Ok(guard::guard(g)?)),
         ("decompose", &|g| Ok(decompose::decompose(g, target)?)),
         ("legalize", &|g| Ok(legalize::legalize(g, target)?)),
@@ -63,7 +65,11 @@ pub fn compile(graph: &Graph, target: &dyn Target, options: &Options) -> Result<
         }
     };
     keep("input", &|| graph.to_string());
-    let mut g = graph.clone();
+    let mut g = inline_calls(graph);
+    keep("inline", &|| g.to_string());
+    let sites;
+    (g, sites) = indices::indices(&g)?;
+    keep("indices", &|| g.to_string());
     for (name, pass) in passes {
         g = pass(&g)?;
         keep(name, &|| g.to_string());
@@ -77,5 +83,5 @@ pub fn compile(graph: &Graph, target: &dyn Target, options: &Options) -> Result<
     let plan_options = PlanOptions { alignment: target.alignment(), ..options.plan };
     let plan = plan::plan(&schedule, &plan_options)?;
     keep("plan", &|| plan::PlanOf(&schedule, &plan).to_string());
-    Ok(Compiled { graph: g, schedule, plan, dumps })
+    Ok(Compiled { graph: g, schedule, plan, sites, dumps })
 }
