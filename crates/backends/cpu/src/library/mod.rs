@@ -1,0 +1,2 @@
+//! Library kernels.
+pub mod gemm;
