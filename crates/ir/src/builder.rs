@@ -79,7 +79,7 @@ impl GraphBuilder {
     }
 
     #[track_caller]
-    fn shape(&self, what: &str, shape: impl IntoShape) -> Option<Shape> {
+    pub(crate) fn shape(&self, what: &str, shape: impl IntoShape) -> Option<Shape> {
         let mut inner = self.inner.borrow_mut();
         let mut dims = vec![];
         for spec in shape.into_dims() {

@@ -11,6 +11,7 @@ pub mod ops;
 pub mod random;
 pub mod rewrite;
 pub mod shape;
+pub mod testing;
 
 mod array;
 mod builder;
@@ -31,4 +32,4 @@ pub use interp::{Data, Dense};
 pub use op::OpRule;
 pub use ops::Op;
 pub use shape::{Dim, DimSpec, DimVar, IntoShape, Shape, Type, dim, row_major};
-pub use tensor::Tensor;
+pub use tensor::{AttentionOptions, Rhs, Tensor, concat, stack};

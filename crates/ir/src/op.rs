@@ -110,7 +110,7 @@ impl Sample {
 }
 
 /// Checks the number of operands.
-pub fn arity<'a, const N: usize>(operands: &'a [Type]) -> Result<&'a [Type; N], Mistake> {
+pub fn arity<const N: usize>(operands: &[Type]) -> Result<&[Type; N], Mistake> {
     operands.try_into().map_err(|_| {
         Mistake::new(format!("takes {N} operand(s), got {}", operands.len()), "give it that many")
     })

@@ -1,50 +1,72 @@
 //! The ops, one file each, and the table that lists them.
 
 mod arg_reduce;
+mod attention;
+mod attention_grad;
 mod binary;
 mod broadcast;
 mod cast;
 mod compare;
 mod concat;
 mod constant;
+mod cross_entropy;
+mod dropout;
 mod dynamic_slice;
 mod dynamic_update_slice;
 mod gather;
 mod gather_along;
+mod gelu;
 mod iota;
+mod layer_norm;
+mod log_softmax;
 mod matmul;
+mod mean;
 mod pad;
 mod random_bits;
 mod reduce;
 mod reshape;
+mod rms_norm;
 mod scatter_add;
 mod scatter_add_along;
 mod select;
+mod silu;
 mod slice;
+mod softmax;
 mod transpose;
 mod unary;
 
 pub use arg_reduce::{ArgKind, ArgReduce};
+pub use attention::{Attention, AttentionLayout};
+pub use attention_grad::AttentionGrad;
 pub use binary::{Binary, BinaryKind};
 pub use broadcast::Broadcast;
 pub use cast::Cast;
 pub use compare::{Compare, CompareKind};
 pub use concat::Concat;
 pub use constant::Constant;
+pub use cross_entropy::CrossEntropy;
+pub use dropout::Dropout;
 pub use dynamic_slice::DynamicSlice;
 pub use dynamic_update_slice::DynamicUpdateSlice;
 pub use gather::Gather;
 pub use gather_along::GatherAlong;
+pub use gelu::Gelu;
 pub use iota::Iota;
+pub use layer_norm::LayerNorm;
+pub use log_softmax::LogSoftmax;
 pub use matmul::Matmul;
+pub use mean::Mean;
 pub use pad::Pad;
 pub use random_bits::RandomBits;
 pub use reduce::{Reduce, ReduceKind};
 pub use reshape::Reshape;
+pub use rms_norm::RmsNorm;
 pub use scatter_add::ScatterAdd;
 pub use scatter_add_along::ScatterAddAlong;
 pub use select::Select;
+pub use silu::Silu;
 pub use slice::Slice;
+pub use softmax::Softmax;
 pub use transpose::Transpose;
 pub use unary::{Unary, UnaryKind};
 
@@ -119,4 +141,15 @@ table!(
     DynamicUpdateSlice,
     ArgReduce,
     RandomBits,
+    Mean,
+    Softmax,
+    LogSoftmax,
+    CrossEntropy,
+    LayerNorm,
+    RmsNorm,
+    Gelu,
+    Silu,
+    Dropout,
+    Attention,
+    AttentionGrad,
 );

@@ -53,7 +53,7 @@ impl OpRule for Pad {
         let mut at = vec![];
         for o in 0..outer {
             for a in 0..n {
-                let place = o * padded + self.low + a * (self.interior + 1);
+                let place = o * padded + self.low + a + a * self.interior;
                 at.extend((0..inner).map(|i| place * inner + i));
             }
         }

@@ -4,10 +4,17 @@
 //! stretch. A number on the right of an operator becomes a constant of the left side's dtype.
 
 use crate::ops::{
-    Binary, BinaryKind, Broadcast, Cast, Compare, CompareKind, Matmul, Reduce, ReduceKind, Reshape, Select,
-    Transpose, Unary, UnaryKind,
+    Binary, BinaryKind, Broadcast, Cast, Compare, CompareKind, Matmul, Reshape, Select, Transpose, Unary,
+    UnaryKind,
 };
 use crate::{DType, Dim, GraphBuilder, Mistake, Shape, Type, ValueId};
+
+mod nn_methods;
+mod reduce_methods;
+mod shape_methods;
+
+pub use nn_methods::AttentionOptions;
+pub use shape_methods::{concat, stack};
 
 /// A handle on a value: cheap to copy, tied to its builder. A poisoned handle stands for a mistake on record.
 #[derive(Clone, Copy)]
@@ -72,6 +79,7 @@ macro_rules! compare_methods {
     )+};
 }
 
+#[allow(clippy::should_implement_trait)] // `not` reads like its neighbours
 impl<'g> Tensor<'g> {
     /// The graph's builder.
     pub fn graph(self) -> &'g GraphBuilder {
@@ -329,84 +337,6 @@ impl<'g> Tensor<'g> {
         None
     }
 
-    #[track_caller]
-    fn reduce(self, kind: ReduceKind, axes: &[isize], keep: bool) -> Tensor<'g> {
-        let mut at = vec![];
-        for &a in axes {
-            match self.axis(kind.name(), a) {
-                Some(a) => at.push(a),
-                None => return self.poison(),
-            }
-        }
-        at.sort_unstable();
-        let out = self.g.emit1(Reduce { kind, axes: at.clone() }, &[self]);
-        if !keep || out.value.is_none() {
-            return out;
-        }
-        let mut dims = self.shape().0;
-        at.iter().for_each(|&a| dims[a] = Dim::fixed(1));
-        out.reshape(Shape(dims))
-    }
-
-    /// Every axis, for a full reduction.
-    fn every_axis(self) -> Vec<isize> {
-        (0..self.rank() as isize).collect()
-    }
-
-    /// The sum over `axes`, which disappear.
-    #[track_caller]
-    pub fn sum(self, axes: &[isize]) -> Tensor<'g> {
-        self.reduce(ReduceKind::Sum, axes, false)
-    }
-
-    /// The sum over `axes`, which stay with size 1.
-    #[track_caller]
-    pub fn sum_keep(self, axes: &[isize]) -> Tensor<'g> {
-        self.reduce(ReduceKind::Sum, axes, true)
-    }
-
-    /// The sum of all elements.
-    #[track_caller]
-    pub fn sum_all(self) -> Tensor<'g> {
-        self.sum(&self.every_axis())
-    }
-
-    /// The largest over `axes`, which disappear.
-    #[track_caller]
-    pub fn max(self, axes: &[isize]) -> Tensor<'g> {
-        self.reduce(ReduceKind::Max, axes, false)
-    }
-
-    /// The largest over `axes`, which stay with size 1.
-    #[track_caller]
-    pub fn max_keep(self, axes: &[isize]) -> Tensor<'g> {
-        self.reduce(ReduceKind::Max, axes, true)
-    }
-
-    /// The smallest over `axes`, which disappear.
-    #[track_caller]
-    pub fn min(self, axes: &[isize]) -> Tensor<'g> {
-        self.reduce(ReduceKind::Min, axes, false)
-    }
-
-    /// The product over `axes`, which disappear.
-    #[track_caller]
-    pub fn prod(self, axes: &[isize]) -> Tensor<'g> {
-        self.reduce(ReduceKind::Prod, axes, false)
-    }
-
-    /// Whether every element of a `bool` tensor is true.
-    #[track_caller]
-    pub fn all(self) -> Tensor<'g> {
-        self.reduce(ReduceKind::Min, &self.every_axis(), false)
-    }
-
-    /// Whether any element of a `bool` tensor is true.
-    #[track_caller]
-    pub fn any(self) -> Tensor<'g> {
-        self.reduce(ReduceKind::Max, &self.every_axis(), false)
-    }
-
     /// The matrix product over the last two axes. Batch dimensions are broadcast; a plain matrix on the right serves
     /// every batch.
     #[track_caller]
@@ -419,7 +349,7 @@ impl<'g> Tensor<'g> {
     pub fn matmul_t(self, other: Tensor<'g>, transpose_a: bool, transpose_b: bool) -> Tensor<'g> {
         let (mut a, mut b) = (self, other);
         let (sa, sb) = (a.shape(), b.shape());
-        if sa.rank() >= 2 && sb.rank() >= 2 && !(sb.rank() == 2) {
+        if sa.rank() >= 2 && sb.rank() > 2 {
             let split = |s: &Shape| (Shape(s.0[..s.rank() - 2].to_vec()), s.0[s.rank() - 2..].to_vec());
             let ((batch_a, la), (batch_b, lb)) = (split(&sa), split(&sb));
             if let Some(batch) = common_shape(&batch_a, &batch_b) {
