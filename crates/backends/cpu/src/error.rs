@@ -39,4 +39,20 @@ pub enum CpuError {
         /// The most.
         most: usize,
     },
+    /// An op without a kernel on this backend.
+    #[error("the CPU has no kernel for '{op}' ({why}); the target's list says what it accepts")]
+    NoKernel {
+        /// The op's mnemonic.
+        op: &'static str,
+        /// Which part of it is missing.
+        why: String,
+    },
+    /// An operand or result of a library kernel that does not fit it.
+    #[error("{what} of a library kernel does not fit: {why}")]
+    Operand {
+        /// Which.
+        what: &'static str,
+        /// What is wrong.
+        why: String,
+    },
 }

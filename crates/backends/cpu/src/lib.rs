@@ -5,9 +5,12 @@
 //! kernel's chunks among threads at a cost of about a microsecond.
 
 pub mod error;
+mod kernel;
 pub mod library;
 pub mod math;
 pub mod pool;
+pub mod program;
 pub mod tape;
 
 pub use error::CpuError;
+pub use program::CpuProgram;
