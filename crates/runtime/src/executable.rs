@@ -295,59 +295,58 @@ impl Bound {
         self.arena.len() + inputs + constants + self.scratch.len()
     }
 
+    /// The input that a feed is for: by its name, or by its place.
+    fn port(&self, name: Option<&str>, place: usize) -> Option<usize> {
+        match name {
+            None => Some(place).filter(|n| *n < self.inputs.len()),
+            Some(name) => self.inputs.iter().position(|p| &*p.name == name),
+        }
+    }
+
     /// Copies the inputs into their areas, after checking all of them.
     fn feed(&self, feeds: &(impl Feeds + ?Sized)) -> Result<(), Error> {
-        let mut first: Result<(), Error> = Ok(());
-        let mut given = 0usize;
-        let mut seen = 0u128;
-        let mut by_name = false;
-        let mut copy = |check: bool| {
+        let mut fault: Option<Error> = None;
+        let (mut given, mut named) = (0, false);
+        feeds.each(&mut |name, a| {
+            named |= name.is_some();
+            match (self.port(name, given), name) {
+                (Some(i), _) => fault = fault.take().or_else(|| self.check(i, a).err()),
+                (None, Some(name)) => {
+                    let nearest = nearest(name, self.inputs.iter().map(|p| &*p.name));
+                    fault.get_or_insert(Error::NoInput { name: name.to_string(), nearest });
+                }
+                (None, None) => {}
+            }
+            given += 1;
+        });
+        if let Some(fault) = fault {
+            return Err(fault);
+        }
+        for (i, port) in self.inputs.iter().enumerate().filter(|_| named) {
+            let mut here = 0;
             let mut n = 0;
-            feeds.each(&mut |name, a| {
-                if first.is_err() {
-                    return;
-                }
-                by_name |= name.is_some();
-                let at = match name {
-                    None => Some(n).filter(|n| *n < self.inputs.len()),
-                    Some(name) => self.inputs.iter().position(|p| &*p.name == name),
-                };
+            feeds.each(&mut |name, _| {
+                here += (self.port(name, n) == Some(i)) as usize;
                 n += 1;
-                match (at, name) {
-                    (Some(i), _) if check => {
-                        first = self.check(i, a);
-                        given += 1;
-                        if i < 128 {
-                            seen |= 1 << i;
-                        }
-                    }
-                    (Some(i), _) => self.inputs[i].area.write(a.bytes()),
-                    (None, Some(name)) => {
-                        let nearest = nearest(name, self.inputs.iter().map(|p| &*p.name));
-                        first = Err(Error::NoInput { name: name.to_string(), nearest });
-                    }
-                    (None, None) => given += 1,
-                }
             });
-        };
-        copy(true);
-        if first.is_ok() && given == self.inputs.len() {
-            copy(false);
-        }
-        first?;
-        if given == self.inputs.len() {
-            return Ok(());
-        }
-        if by_name {
-            let missing = self.inputs.iter().enumerate().find(|(i, _)| *i >= 128 || seen & (1 << i) == 0);
-            if let Some((_, port)) = missing {
+            if here == 0 {
                 let ty = Type::new(port.dtype, onestep_ir::Shape::fixed(&port.shape));
                 let name = port.name.to_string();
                 return Err(GraphError::MissingInput { name, ty: Box::new(ty), nearest: None }.into());
             }
         }
-        let names = self.inputs.iter().map(|p| &*p.name).collect::<Vec<_>>().join(", ");
-        Err(Error::InputCount { want: self.inputs.len(), got: given, names })
+        if given != self.inputs.len() {
+            let names = self.inputs.iter().map(|p| &*p.name).collect::<Vec<_>>().join(", ");
+            return Err(Error::InputCount { want: self.inputs.len(), got: given, names });
+        }
+        let mut n = 0;
+        feeds.each(&mut |name, a| {
+            if let Some(i) = self.port(name, n) {
+                self.inputs[i].area.write(a.bytes());
+            }
+            n += 1;
+        });
+        Ok(())
     }
 
     fn check(&self, i: usize, a: &Array) -> Result<(), Error> {
