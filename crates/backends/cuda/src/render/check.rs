@@ -26,7 +26,10 @@ pub fn name(name: &str) -> Result<(), RenderError> {
 pub fn kernel(k: &LoopKernel, dtype_of: &dyn Fn(BufferId) -> DType) -> Result<(), RenderError> {
     let rank = k.extents.len();
     if k.parallel > rank {
-        return Err(malformed("the domain", format!("has {rank} axes, of which {} are parallel", k.parallel)));
+        return Err(malformed(
+            "the domain",
+            format!("has {rank} axes, of which {} are parallel", k.parallel),
+        ));
     }
     let affine = |place: &str, a: &Affine| {
         if a.coefs.len() == rank {
@@ -60,7 +63,10 @@ pub fn kernel(k: &LoopKernel, dtype_of: &dyn Fn(BufferId) -> DType) -> Result<()
             _ => {}
         }
         if !types_agree(k, e.dtype, &e.expr) {
-            return Err(malformed(place, format!("gives {}, which its operands' dtypes do not allow", e.dtype)));
+            return Err(malformed(
+                place,
+                format!("gives {}, which its operands' dtypes do not allow", e.dtype),
+            ));
         }
     }
     for (i, s) in k.stores.iter().enumerate() {
@@ -79,9 +85,7 @@ fn types_agree(k: &LoopKernel, result: DType, e: &Expr) -> bool {
         Expr::Index(_) => result != DType::Bool,
         Expr::Unary(UnaryKind::IsFinite | UnaryKind::IsNan, a) => of(a).is_float() && result == DType::Bool,
         Expr::Unary(UnaryKind::Not, a) => !of(a).is_float() && result == of(a),
-        Expr::Unary(kind, a) => {
-            (of(a).is_float() || of(a).is_int() && kind.takes_ints()) && result == of(a)
-        }
+        Expr::Unary(kind, a) => (of(a).is_float() || of(a).is_int() && kind.takes_ints()) && result == of(a),
         Expr::Binary(kind, a, b) => kind.takes(result) && of(a) == result && of(b) == result,
         Expr::Compare(_, a, b) => of(a) == of(b) && result == DType::Bool,
         Expr::Select(c, a, b) => of(c) == DType::Bool && of(a) == result && of(b) == result,

@@ -1,6 +1,6 @@
 //! A loop kernel as CUDA C.
 //!
-//! Every form is one scheme: a **group** of lanes takes a row at a time (see [`group`](self::Form)). What does not vary with
+//! Every form is one scheme: a **group** of lanes takes a row at a time (see [`Form`]). What does not vary with
 //! the reduced axes is computed by every lane of the group; each stage's reductions are one pass over the row, split among the
 //! lanes; what is stored at every point is stored in a last pass. So all loads of a point stand before its stores, and a
 //! result may take the place of an operand that is read at the same places. For the same reason no pointer is `restrict`.
@@ -14,6 +14,7 @@ mod domain;
 mod emit;
 mod group;
 mod prelude;
+mod reduce;
 mod scalar;
 
 pub use group::Form;

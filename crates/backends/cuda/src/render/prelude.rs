@@ -96,7 +96,10 @@ const FUNCTIONS: &[(&str, &str)] = &[
 
 /// The definitions of the functions that `body` calls, and of those that they call.
 pub fn of(body: &str) -> String {
-    let calls = |text: &str, name: &str| text.contains(&format!("{name}("));
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let calls = |text: &str, name: &str| {
+        text.match_indices(&format!("{name}(")).any(|(at, _)| !text[..at].ends_with(word))
+    };
     let mut used: Vec<&str> = vec![];
     for (name, text) in FUNCTIONS.iter().rev() {
         if calls(body, name) || used.iter().any(|t| calls(t, name)) {
@@ -123,7 +126,12 @@ mod tests {
         assert_eq!(of("x = a + b;"), "");
         let text = of("e1 = round_f16(e0);");
         for name in ["f16_to_f32", "f32_to_f16", "round_f16"] {
-            assert_eq!(text.matches(&format!("{name}(unsigned")).count() + text.matches(&format!("{name}(float")).count(), 1, "{text}");
+            assert_eq!(
+                text.matches(&format!("{name}(unsigned")).count()
+                    + text.matches(&format!("{name}(float")).count(),
+                1,
+                "{text}"
+            );
         }
         assert!(!text.contains("bf16"));
         assert!(of("to_i32(x)").starts_with("template <class T> __device__ __forceinline__ int to_i32(T x)"));

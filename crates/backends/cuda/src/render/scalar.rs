@@ -62,7 +62,9 @@ pub fn literal(d: DType, bits: u64) -> String {
     match d {
         DType::F64 if f64::from_bits(bits).is_finite() => format!("{:?}", f64::from_bits(bits)),
         DType::F64 => format!("__longlong_as_double(0x{bits:016x}ll)"),
-        DType::F32 if f32::from_bits(bits as u32).is_finite() => format!("{:?}f", f32::from_bits(bits as u32)),
+        DType::F32 if f32::from_bits(bits as u32).is_finite() => {
+            format!("{:?}f", f32::from_bits(bits as u32))
+        }
         DType::F32 => format!("__uint_as_float(0x{:08x}u)", bits as u32),
         DType::F16 => {
             let wide = Array::from_bytes(d, &[1], &(bits as u16).to_le_bytes()).map(|a| a.to_f64()[0] as f32);
@@ -161,7 +163,13 @@ pub fn binary(kind: BinaryKind, d: DType, a: &str, b: &str) -> String {
     let small = if matches!(d, DType::U8) { "u32" } else { d.name() };
     match kind {
         BinaryKind::Add | BinaryKind::Sub | BinaryKind::Mul => {
-            let op = if kind == BinaryKind::Add { "+" } else if kind == BinaryKind::Sub { "-" } else { "*" };
+            let op = if kind == BinaryKind::Add {
+                "+"
+            } else if kind == BinaryKind::Sub {
+                "-"
+            } else {
+                "*"
+            };
             match d {
                 DType::I32 | DType::I64 => format!("{}_{}({a}, {b})", kind.name(), d.name()),
                 _ => infix(op),
@@ -209,7 +217,13 @@ pub fn cast(from: DType, to: DType, x: &str) -> String {
     match (from.is_float(), to) {
         (_, DType::Bool) => format!("{x} != 0"),
         (_, DType::F64) => format!("(double){x}"),
-        (true, DType::F32) => if from == DType::F64 { format!("(float){x}") } else { x.into() },
+        (true, DType::F32) => {
+            if from == DType::F64 {
+                format!("(float){x}")
+            } else {
+                x.into()
+            }
+        }
         (true, DType::F16 | DType::BF16) if from != DType::F64 => rounded(to, x.into()),
         (true, DType::F16 | DType::BF16) => rounded(to, format!("f64_to_odd({x})")),
         (true, _) => format!("to_{}({x})", to.name()),

@@ -1,0 +1,151 @@
+//! The text of a reduction pass: each thread's partial results, then the tree that [`group`](super::group) describes.
+
+use super::emit::Writer;
+use super::group::{BLOCK, Form, WARP};
+use super::scalar;
+use onestep_ir::DType;
+use onestep_ir::ops::ReduceKind;
+use onestep_passes::schedule::ExprId;
+
+/// A reduction: its place in the body, kind, operand and dtype.
+type Reduction = (usize, ReduceKind, ExprId, DType);
+
+impl Writer<'_> {
+    /// The values of `reductions`, in every thread of the row, as row values `e{i}`.
+    pub(super) fn reduce(&mut self, pass: usize, reductions: &[Reduction]) {
+        match self.form {
+            Form::Columns { lanes } => self.column_partials(pass, reductions, lanes / (BLOCK / WARP)),
+            _ => self.partials(pass, reductions),
+        }
+        match self.form {
+            Form::Thread => {}
+            Form::Warp => reductions.iter().for_each(|r| self.halves(r, WARP / 2)),
+            Form::Block => {
+                self.share(reductions);
+                // Lanes equal modulo 32, in order. Every warp does the same and so knows the result.
+                for r in reductions {
+                    let part = |w: &str| format!("s{}[{w}lane % {WARP}]", r.0);
+                    self.line(&format!("p{} = {};", r.0, part("")));
+                    self.line(&format!("for (int w = 1; w < {}; ++w) {{", BLOCK / WARP));
+                    self.fold(r, &part(&format!("w * {WARP} + ")));
+                    self.close();
+                }
+                reductions.iter().for_each(|r| self.halves(r, WARP / 2));
+            }
+            Form::Columns { .. } => {
+                self.share(reductions);
+                reductions.iter().for_each(|r| self.column_tree(r));
+            }
+        }
+        for (i, _, _, dtype) in reductions {
+            let value = scalar::rounded(*dtype, format!("p{i}"));
+            self.line(&format!("const {} e{i} = {value};", scalar::c_type(*dtype)));
+        }
+    }
+
+    fn fold(&mut self, (i, kind, _, dtype): &Reduction, term: &str) {
+        let partial = format!("p{i}");
+        let text = scalar::combine(*kind, *dtype, &partial, term);
+        self.line(&format!("{partial} = {text};"));
+    }
+
+    /// One partial result in each thread.
+    fn partials(&mut self, pass: usize, reductions: &[Reduction]) {
+        for (i, kind, _, dtype) in reductions {
+            let start = scalar::identity(*kind, *dtype);
+            self.line(&format!("{} p{i} = {start};", scalar::c_type(*dtype)));
+        }
+        let opened = self.open_points(pass);
+        self.point_values(pass);
+        for r in reductions {
+            self.fold(r, &format!("e{}", r.2.0));
+        }
+        (0..opened).for_each(|_| self.close());
+    }
+
+    /// `each` partial results in a thread, made one: those of lanes equal modulo 32 in order, then by halves down to offset 8.
+    fn column_partials(&mut self, pass: usize, reductions: &[Reduction], each: usize) {
+        let (n, index, threads) = (self.kernel.row_len(), self.index, BLOCK / WARP);
+        for (i, kind, _, dtype) in reductions {
+            let (t, start) = (scalar::c_type(*dtype), scalar::identity(*kind, *dtype));
+            self.line(&format!("{t} a{i}[{each}];"));
+            self.line("#pragma unroll");
+            self.line(&format!("for (int k = 0; k < {each}; ++k) a{i}[k] = {start};"));
+        }
+        self.line(&format!("for ({index} start = lane; start < {n}; start += {}) {{", each * threads));
+        self.line("#pragma unroll");
+        self.line(&format!("for (int k = 0; k < {each}; ++k) {{"));
+        self.line(&format!("const {index} r = start + k * {threads};"));
+        self.line(&format!("if (r < {n}) {{"));
+        self.axes(self.kernel.parallel..self.kernel.extents.len(), "r");
+        self.point_values(pass);
+        for (i, kind, operand, dtype) in reductions {
+            let partial = format!("a{i}[k]");
+            let text = scalar::combine(*kind, *dtype, &partial, &format!("e{}", operand.0));
+            self.line(&format!("{partial} = {text};"));
+        }
+        (0..3).for_each(|_| self.close());
+        // Of a thread's lanes, k and k + 4 are equal modulo 32; then k and k + 2 are 16 apart.
+        let per_warp = WARP / threads;
+        for (i, kind, _, dtype) in reductions {
+            let join = |a: String, b: String| format!("{a} = {};", scalar::combine(*kind, *dtype, &a, &b));
+            if each > per_warp {
+                self.line("#pragma unroll");
+                self.line(&format!(
+                    "for (int k = {per_warp}; k < {each}; ++k) {}",
+                    join(format!("a{i}[k % {per_warp}]"), format!("a{i}[k]"))
+                ));
+            }
+            self.line(&join(format!("a{i}[0]"), format!("a{i}[2]")));
+            self.line(&join(format!("a{i}[1]"), format!("a{i}[3]")));
+            self.line(&join(format!("a{i}[0]"), format!("a{i}[1]")));
+            self.line(&format!("{} p{i} = a{i}[0];", scalar::c_type(*dtype)));
+        }
+    }
+
+    /// The rest of a column's tree: offsets 4, 2 and 1 between its eight threads. Each of them does all of it.
+    fn column_tree(&mut self, (i, kind, _, dtype): &Reduction) {
+        let join = |a: &str, b: &str| scalar::combine(*kind, *dtype, a, b);
+        let t = scalar::c_type(*dtype);
+        for lane in 0..4 {
+            let part = |lane: usize| format!("s{i}[column + {}]", lane * WARP);
+            self.line(&format!("const {t} q{i}_{lane} = {};", join(&part(lane), &part(lane + 4))));
+        }
+        self.line(&format!("const {t} h{i}_0 = {};", join(&format!("q{i}_0"), &format!("q{i}_2"))));
+        self.line(&format!("const {t} h{i}_1 = {};", join(&format!("q{i}_1"), &format!("q{i}_3"))));
+        self.line(&format!("p{i} = {};", join(&format!("h{i}_0"), &format!("h{i}_1"))));
+    }
+
+    /// Writes the partial results to shared memory, an array for each reduction, and waits for all.
+    fn share(&mut self, reductions: &[Reduction]) {
+        let reused = self.stage_shared;
+        if reused {
+            // All must have read the last stage's partial results.
+            self.line("__syncthreads();");
+        }
+        self.stage_shared = true;
+        for (slot, (i, _, _, dtype)) in reductions.iter().enumerate() {
+            let (t, at) = (scalar::c_type(*dtype), slot * BLOCK);
+            self.line(&format!("{t}* const s{i} = ({t}*)(shared + {at});"));
+            self.line(&format!("s{i}[threadIdx.x] = p{i};"));
+        }
+        self.line("__syncthreads();");
+    }
+
+    /// The tree by halves within a warp; lane 0's result goes to all.
+    fn halves(&mut self, r: &Reduction, from: usize) {
+        let (i, dtype) = (r.0, r.3);
+        let shuffle = |f: &str, by: &str| match dtype {
+            DType::U8 | DType::Bool => {
+                format!("({}){f}(0xffffffffu, (int)p{i}, {by})", scalar::c_type(dtype))
+            }
+            _ => format!("{f}(0xffffffffu, p{i}, {by})"),
+        };
+        self.line("#pragma unroll");
+        self.line(&format!("for (int offset = {from}; offset > 0; offset /= 2) {{"));
+        self.fold(r, &shuffle("__shfl_down_sync", "offset"));
+        self.close();
+        let first = shuffle("__shfl_sync", "0");
+        self.line(&format!("p{i} = {first};"));
+    }
+}
