@@ -49,6 +49,11 @@ pub enum Attr {
 /// An op's attributes, in the order in which they are printed.
 pub type Attrs = Vec<(&'static str, Attr)>;
 
+/// A size or an axis as an attribute; one beyond `i64` becomes the largest.
+pub fn int(x: usize) -> Attr {
+    Attr::Int(i64::try_from(x).unwrap_or(i64::MAX))
+}
+
 /// A list of sizes or axes as an attribute.
 pub fn ints(xs: &[usize]) -> Attr {
     Attr::Ints(xs.iter().map(|&x| x as i64).collect())

@@ -7,6 +7,7 @@ use crate::{
     NodeId, Op, Port, Region, Role, Shape, StatePort, Tensor, Type, Update, ValueId,
 };
 use std::cell::RefCell;
+use std::collections::HashSet;
 
 /// A graph under construction. Handles ([`Tensor`]) borrow it, so that they are `Copy` and read like numbers.
 #[derive(Debug)]
@@ -62,6 +63,11 @@ impl GraphBuilder {
     /// Every mistake so far.
     pub fn errors(&self) -> Vec<BuildError> {
         self.inner.borrow().errors.clone()
+    }
+
+    /// A poisoned handle: what follows from a mistake already on record.
+    pub(crate) fn poison(&self) -> Tensor<'_> {
+        Tensor { g: self, value: None }
     }
 
     /// Records a mistake and gives the poisoned handle.
@@ -332,8 +338,14 @@ impl GraphBuilder {
         self.emit_regions(op.into(), operands, vec![])
     }
 
+    /// Applies an op with its nested regions, each made with [`GraphBuilder::open_region`].
     #[track_caller]
-    fn emit_regions(&self, op: Op, operands: &[Tensor<'_>], regions: Vec<Region>) -> Vec<Tensor<'_>> {
+    pub(crate) fn emit_regions(
+        &self,
+        op: Op,
+        operands: &[Tensor<'_>],
+        regions: Vec<Region>,
+    ) -> Vec<Tensor<'_>> {
         let poisoned = vec![Tensor { g: self, value: None }];
         let rule = op.rule();
         let Some(ids) = self.check(rule.name(), operands) else { return poisoned };
@@ -371,6 +383,16 @@ impl GraphBuilder {
         body: impl FnOnce(&[Tensor<'g>]) -> Vec<Tensor<'g>>,
     ) -> Vec<Tensor<'g>> {
         let op = op.into();
+        let results = body(&self.open_region(params));
+        match self.close_region(op.rule().name(), &results) {
+            Some(region) => self.emit_regions(op, operands, vec![region]),
+            None => vec![Tensor { g: self, value: None }],
+        }
+    }
+
+    /// Begins a nested region: what is emitted from now on belongs to it, until [`GraphBuilder::close_region`].
+    /// Gives the handles of its parameters.
+    pub(crate) fn open_region(&self, params: &[Type]) -> Vec<Tensor<'_>> {
         let ids: Vec<ValueId> = {
             let mut inner = self.inner.borrow_mut();
             let ids: Vec<ValueId> =
@@ -378,37 +400,39 @@ impl GraphBuilder {
             inner.regions.push(Region { params: ids.clone(), ..Region::default() });
             ids
         };
-        let handles: Vec<Tensor<'g>> = ids.iter().map(|v| self.tensor(*v)).collect();
-        let results = body(&handles);
-        let mut region = self.inner.borrow_mut().regions.pop().expect("the region pushed above");
-        match self.check(op.rule().name(), &results) {
-            None => vec![Tensor { g: self, value: None }],
-            Some(results) => {
-                let foreign = self.with_graph(|g| {
-                    let own: std::collections::HashSet<ValueId> = region
-                        .params
-                        .iter()
-                        .copied()
-                        .chain(region.nodes.iter().flat_map(|n| g.node(*n).results.clone()))
-                        .collect();
-                    region
-                        .nodes
-                        .iter()
-                        .flat_map(|n| &g.node(*n).operands)
-                        .chain(&results)
-                        .any(|v| !own.contains(v))
-                });
-                region.results = results;
-                if foreign {
-                    let m = Mistake::new(
-                        "the region uses a value from outside",
-                        "pass it as an operand and use the region's parameter",
-                    );
-                    return vec![self.mistake(op.rule().name(), operands, m)];
-                }
-                self.emit_regions(op, operands, vec![region])
-            }
-        }
+        ids.into_iter().map(|v| self.tensor(v)).collect()
+    }
+
+    /// Ends the innermost open region with its results; `None` when a result is poisoned or the region uses a value
+    /// from outside (the mistake is on record).
+    #[track_caller]
+    pub(crate) fn close_region(&self, op: &str, results: &[Tensor<'_>]) -> Option<Region> {
+        let (mut region, depth) = {
+            let mut inner = self.inner.borrow_mut();
+            (inner.regions.pop()?, inner.regions.len() + 1)
+        };
+        region.results = self.check(op, results)?;
+        let foreign = self.with_graph(|g| {
+            let nodes = || region.nodes.iter().map(|n| g.node(*n));
+            let own: HashSet<ValueId> =
+                region.params.iter().chain(nodes().flat_map(|n| &n.results)).copied().collect();
+            nodes().flat_map(|n| &n.operands).chain(&region.results).any(|v| !own.contains(v))
+        });
+        let mistake = if foreign {
+            Mistake::new(
+                "the region uses a value from outside",
+                "pass it as an operand and use the region's parameter",
+            )
+        } else if depth > Graph::MAX_NESTING {
+            Mistake::new(
+                format!("regions nest more than {} deep", Graph::MAX_NESTING),
+                "inline some of the calls",
+            )
+        } else {
+            return Some(region);
+        };
+        self.mistake(op, &[], mistake);
+        None
     }
 
     /// The finished graph, or every mistake at once.

@@ -82,6 +82,11 @@ impl DType {
         matches!(self, DType::I64 | DType::I32 | DType::U32 | DType::U8)
     }
 
+    /// The dtype in which reductions, softmax and norms of this float type are computed: `f32` at least.
+    pub fn accumulator(self) -> DType {
+        if self == DType::F64 { DType::F64 } else { DType::F32 }
+    }
+
     /// Rounds a real number to this float type, to nearest, ties to even. Identity for non-floats.
     pub fn round(self, x: f64) -> f64 {
         match self {

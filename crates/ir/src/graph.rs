@@ -167,6 +167,10 @@ pub struct Graph {
 }
 
 impl Graph {
+    /// How deep regions may nest: the builder, the parser and the verifier refuse more, so that everything that walks
+    /// a graph may recurse.
+    pub const MAX_NESTING: usize = 64;
+
     /// A value's type.
     pub fn ty(&self, v: ValueId) -> &Type {
         &self.values[v.index()].ty
@@ -211,7 +215,18 @@ impl Graph {
         self.outputs.iter().map(|o| o.value).chain(self.updates.iter().map(|u| u.value)).chain(self.guard)
     }
 
-    /// Whether any dimension variable is left unbound.
+    /// How often each value is used: as an operand, as a region's result, and by the interface.
+    pub fn uses(&self) -> Vec<usize> {
+        let mut count = vec![0; self.values.len()];
+        let regions = self.nodes.iter().flat_map(|n| &n.regions).flat_map(|r| r.results.iter().copied());
+        let operands = self.nodes.iter().flat_map(|n| n.operands.iter().copied());
+        for v in operands.chain(regions).chain(self.roots()) {
+            count[v.index()] += 1;
+        }
+        count
+    }
+
+    /// Whether every dimension variable has been replaced by a size.
     pub fn is_bound(&self) -> bool {
         self.values.iter().all(|v| v.ty.shape.sizes().is_some())
     }

@@ -9,6 +9,7 @@ pub mod interp;
 pub mod op;
 pub mod ops;
 pub mod random;
+pub mod rewrite;
 pub mod shape;
 
 mod array;

@@ -162,3 +162,44 @@ pub fn want_int(ty: &Type) -> Result<(), Mistake> {
     }
     Err(Mistake::new(format!("takes integer indices, got {ty}"), "cast it to i32 or i64"))
 }
+
+/// The size of an axis of which the op needs to know it.
+pub fn fixed_size(axis: usize, ty: &Type) -> Result<usize, Mistake> {
+    check_axis(axis, ty)?;
+    ty.shape.0[axis].size().ok_or_else(|| {
+        Mistake::new(
+            format!("axis {axis} of {ty} has a variable size"),
+            "it must be a number here; bind the variable first",
+        )
+    })
+}
+
+/// Refuses an index that is not one integer.
+pub fn want_index(ty: &Type) -> Result<(), Mistake> {
+    want_int(ty)?;
+    if ty.shape.rank() == 0 {
+        return Ok(());
+    }
+    Err(Mistake::new(format!("takes a scalar start, got {ty}"), "reshape it to rank 0"))
+}
+
+/// Refuses an operand whose shape is not what the others ask for.
+pub fn want_shape(what: &str, ty: &Type, want: &crate::Shape) -> Result<(), Mistake> {
+    if ty.shape == *want {
+        return Ok(());
+    }
+    Err(Mistake::new(
+        format!("{what} has shape {} instead of {want}", ty.shape),
+        "reshape, slice or broadcast it",
+    ))
+}
+
+/// An index checked against its bound: the mistake names the index, its place among the indices, and the bound.
+pub fn check_index(index: i64, place: usize, bound: usize) -> Result<usize, Mistake> {
+    usize::try_from(index).ok().filter(|&i| i < bound).ok_or_else(|| {
+        Mistake::new(
+            format!("index {index} (element {place} of the indices) is outside 0..{bound}"),
+            "keep indices within the axis",
+        )
+    })
+}

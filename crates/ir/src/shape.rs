@@ -287,6 +287,11 @@ pub fn row_major(sizes: &[usize]) -> Vec<usize> {
     strides
 }
 
+/// A dense tensor seen from one axis: the number of elements before it, its size, and the number after it.
+pub fn around(sizes: &[usize], axis: usize) -> (usize, usize, usize) {
+    (sizes[..axis].iter().product(), sizes[axis], sizes[axis + 1..].iter().product())
+}
+
 /// Calls `f` with every multi-index of `sizes`, in row-major order.
 pub fn for_each_index(sizes: &[usize], mut f: impl FnMut(&[usize])) {
     if sizes.contains(&0) {

@@ -4,5 +4,9 @@
 //! loops: branch-free, vectorised by the compiler, the same bits whatever the instruction set. [`pool`] shares a
 //! kernel's chunks among threads at a cost of about a microsecond.
 
+pub mod error;
 pub mod math;
 pub mod pool;
+pub mod tape;
+
+pub use error::CpuError;

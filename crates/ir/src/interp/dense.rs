@@ -144,6 +144,26 @@ impl Dense {
         self.pick(shape, &vec![0; n])
     }
 
+    /// Overwrites element `at[i]` with element `i` of `from`, in order.
+    pub fn place(&mut self, at: &[usize], from: &Dense) {
+        match (&mut self.data, &from.data) {
+            (Data::Reals(to), Data::Reals(v)) => at.iter().zip(v).for_each(|(&i, &x)| to[i] = x),
+            (Data::Ints(to), Data::Ints(v)) => at.iter().zip(v).for_each(|(&i, &x)| to[i] = x),
+            _ => unreachable!("the op's rule admits only one dtype here"),
+        }
+    }
+
+    /// Adds element `i` of `from` to element `at[i]`, in order.
+    pub fn accumulate(&mut self, at: &[usize], from: &Dense) {
+        match (&mut self.data, &from.data) {
+            (Data::Reals(to), Data::Reals(v)) => at.iter().zip(v).for_each(|(&i, &x)| to[i] += x),
+            (Data::Ints(to), Data::Ints(v)) => {
+                at.iter().zip(v).for_each(|(&i, &x)| to[i] = to[i].wrapping_add(x))
+            }
+            _ => unreachable!("the op's rule admits only one dtype here"),
+        }
+    }
+
     /// Rounds or wraps every element to the dtype.
     pub fn settle(&mut self) {
         let dtype = self.dtype;

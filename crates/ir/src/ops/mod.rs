@@ -1,28 +1,50 @@
 //! The ops, one file each, and the table that lists them.
 
+mod arg_reduce;
 mod binary;
 mod broadcast;
 mod cast;
 mod compare;
+mod concat;
 mod constant;
+mod dynamic_slice;
+mod dynamic_update_slice;
+mod gather;
+mod gather_along;
 mod iota;
 mod matmul;
+mod pad;
+mod random_bits;
 mod reduce;
 mod reshape;
+mod scatter_add;
+mod scatter_add_along;
 mod select;
+mod slice;
 mod transpose;
 mod unary;
 
+pub use arg_reduce::{ArgKind, ArgReduce};
 pub use binary::{Binary, BinaryKind};
 pub use broadcast::Broadcast;
 pub use cast::Cast;
 pub use compare::{Compare, CompareKind};
+pub use concat::Concat;
 pub use constant::Constant;
+pub use dynamic_slice::DynamicSlice;
+pub use dynamic_update_slice::DynamicUpdateSlice;
+pub use gather::Gather;
+pub use gather_along::GatherAlong;
 pub use iota::Iota;
 pub use matmul::Matmul;
+pub use pad::Pad;
+pub use random_bits::RandomBits;
 pub use reduce::{Reduce, ReduceKind};
 pub use reshape::Reshape;
+pub use scatter_add::ScatterAdd;
+pub use scatter_add_along::ScatterAddAlong;
 pub use select::Select;
+pub use slice::Slice;
 pub use transpose::Transpose;
 pub use unary::{Unary, UnaryKind};
 
@@ -73,4 +95,28 @@ macro_rules! table {
     };
 }
 
-table!(Constant, Iota, Unary, Binary, Compare, Select, Cast, Matmul, Reduce, Reshape, Transpose, Broadcast,);
+table!(
+    Constant,
+    Iota,
+    Unary,
+    Binary,
+    Compare,
+    Select,
+    Cast,
+    Matmul,
+    Reduce,
+    Reshape,
+    Transpose,
+    Broadcast,
+    Slice,
+    Pad,
+    Concat,
+    Gather,
+    ScatterAdd,
+    GatherAlong,
+    ScatterAddAlong,
+    DynamicSlice,
+    DynamicUpdateSlice,
+    ArgReduce,
+    RandomBits,
+);

@@ -5,6 +5,7 @@
 //! (map → reduce → map …). A **library kernel** is one op over strided views: matmul, gather, attention ….
 
 mod print;
+pub mod reference;
 
 use onestep_ir::ops::{BinaryKind, CompareKind, Op, ReduceKind, UnaryKind};
 use onestep_ir::{Array, DType, Role};
@@ -336,7 +337,8 @@ pub struct LibraryKernel {
 impl LibraryKernel {
     /// The operand whose storage the result may take, when the kernel only changes part of it.
     pub fn in_place(&self) -> Option<usize> {
-        matches!(self.op.rule().name(), "dynamic_update_slice" | "scatter_add" | "scatter_add_along").then_some(0)
+        matches!(self.op.rule().name(), "dynamic_update_slice" | "scatter_add" | "scatter_add_along")
+            .then_some(0)
     }
 }
 

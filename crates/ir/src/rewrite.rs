@@ -1,0 +1,281 @@
+//! The one way in which passes rebuild a graph: node by node into a new graph, so that nothing is edited in place
+//! and every shape is inferred again. Also the removal of dead code.
+//!
+//! A rewrite keeps the interface (name, dimensions, inputs, states, outputs, updates, guard), the source lines, and
+//! the type of every value that it replaces.
+
+use crate::{
+    Def, Graph, GraphBuilder, GraphError, Mistake, Node, NodeId, Port, Region, StatePort, Tensor, Type,
+    Update, ValueId,
+};
+use std::collections::HashMap;
+
+/// What a rewrite does with one node: given the new builder, the old node and its new operands, it gives the handles
+/// that replace the node's results, or `None` to copy the node.
+pub type Rule<'r> = dyn for<'g> FnMut(&'g GraphBuilder, &Node, &[Tensor<'g>]) -> Option<Vec<Tensor<'g>>> + 'r;
+
+/// Rebuilds `graph` node by node; for each node, also in nested regions, `rule` may give replacements. A node is
+/// offered to the rule before its regions are; when the rule replaces it, its regions go with it.
+pub fn rewrite(graph: &Graph, rule: &mut Rule<'_>) -> Result<Graph, GraphError> {
+    rebuild(graph, interface(graph, &mut |ty| ty.clone()), rule, true)
+}
+
+/// Copies the nodes of a region of `graph` into `g`, with `args` for its parameters and `rule` applied to each node,
+/// and gives the region's results: what inlining and the derivatives of ops with regions are made of.
+pub fn splice<'g>(
+    g: &'g GraphBuilder,
+    graph: &Graph,
+    region: &Region,
+    args: &[Tensor<'g>],
+    rule: &mut Rule<'_>,
+) -> Vec<Tensor<'g>> {
+    let mut copy = Copier { g, graph, rule, keep_types: true, map: HashMap::new() };
+    copy.map.extend(region.params.iter().copied().zip(args.iter().copied()));
+    copy.nodes(region);
+    copy.all(&region.results)
+}
+
+/// A graph without nodes that has the dimensions, inputs and states of `graph`, their types mapped by `ty`.
+pub(crate) fn interface(graph: &Graph, ty: &mut dyn FnMut(&Type) -> Type) -> Graph {
+    let mut out = Graph { name: graph.name.clone(), dims: graph.dims.clone(), ..Graph::default() };
+    let mut map = HashMap::new();
+    for &v in &graph.body.params {
+        let new = out.add_value(ty(graph.ty(v)), Def::Param);
+        out.body.params.push(new);
+        map.insert(v, new);
+    }
+    out.inputs = graph.inputs.iter().map(|p| Port { name: p.name.clone(), value: map[&p.value] }).collect();
+    out.states = graph.states.iter().map(|s| StatePort { value: map[&s.value], ..s.clone() }).collect();
+    out
+}
+
+/// Rebuilds the body of `graph` on top of `interface`, which has the same parameters in the same order.
+pub(crate) fn rebuild(
+    graph: &Graph,
+    interface: Graph,
+    rule: &mut Rule<'_>,
+    keep_types: bool,
+) -> Result<Graph, GraphError> {
+    let params = interface.body.params.clone();
+    let g = GraphBuilder::edit(interface);
+    let mut copy = Copier { g: &g, graph, rule, keep_types, map: HashMap::new() };
+    copy.map.extend(graph.body.params.iter().copied().zip(params.into_iter().map(|v| g.tensor(v))));
+    copy.nodes(&graph.body);
+    let map = copy.map;
+    for o in &graph.outputs {
+        g.output(&o.name, map[&o.value]);
+    }
+    for u in &graph.updates {
+        g.update(map[&graph.states[u.state].value], map[&u.value], u.guarded);
+    }
+    if let Some(guard) = graph.guard {
+        g.set_guard(map[&guard]);
+    }
+    g.build()
+}
+
+struct Copier<'a, 'r, 'g> {
+    g: &'g GraphBuilder,
+    graph: &'a Graph,
+    rule: &'a mut Rule<'r>,
+    keep_types: bool,
+    /// The new handle of each old value met so far.
+    map: HashMap<ValueId, Tensor<'g>>,
+}
+
+impl<'g> Copier<'_, '_, 'g> {
+    fn all(&self, values: &[ValueId]) -> Vec<Tensor<'g>> {
+        values.iter().map(|v| self.map[v]).collect()
+    }
+
+    fn nodes(&mut self, region: &Region) {
+        let graph = self.graph;
+        for id in &region.nodes {
+            let node = graph.node(*id);
+            let operands = self.all(&node.operands);
+            let g = self.g;
+            let mut new = g.at(node.loc, || match (self.rule)(g, node, &operands) {
+                Some(new) => self.checked(node, new),
+                None => self.copy(node, &operands),
+            });
+            // What is missing is poisoned, with its mistake on record.
+            let poison = g.poison();
+            new.resize(node.results.len(), poison);
+            self.map.extend(node.results.iter().copied().zip(new));
+        }
+    }
+
+    fn copy(&mut self, node: &Node, operands: &[Tensor<'g>]) -> Vec<Tensor<'g>> {
+        let (g, name) = (self.g, node.op.rule().name());
+        let mut regions = vec![];
+        for region in &node.regions {
+            let types: Vec<Type> = region.params.iter().map(|v| self.graph.ty(*v).clone()).collect();
+            let params = g.open_region(&types);
+            self.map.extend(region.params.iter().copied().zip(params));
+            self.nodes(region);
+            match g.close_region(name, &self.all(&region.results)) {
+                Some(region) => regions.push(region),
+                None => return vec![],
+            }
+        }
+        g.emit_regions(node.op.clone(), operands, regions)
+    }
+
+    /// The replacements, if they may stand for the node's results.
+    fn checked(&self, node: &Node, new: Vec<Tensor<'g>>) -> Vec<Tensor<'g>> {
+        let poisoned = new.iter().any(|t| t.value().is_none()) && !self.g.errors().is_empty();
+        let got: Vec<Type> = new.iter().filter_map(|t| t.ty()).collect();
+        let want: Vec<Type> = node.results.iter().map(|v| self.graph.ty(*v).clone()).collect();
+        if poisoned || got == want || !self.keep_types && got.len() == want.len() {
+            return new;
+        }
+        let list = |types: &[Type]| types.iter().map(Type::to_string).collect::<Vec<_>>().join(", ");
+        let what = format!("the rewrite gives ({}) in place of ({})", list(&got), list(&want));
+        let mistake = Mistake::new(what, "a rewrite keeps the number and the types of the results");
+        vec![self.g.mistake(node.op.rule().name(), &[], mistake)]
+    }
+}
+
+/// The graph without the nodes that reach neither an output, an update nor the guard; inputs and states stay. Values
+/// and nodes are numbered anew, in order.
+pub fn eliminate_dead(graph: &Graph) -> Graph {
+    let mut live = vec![false; graph.values.len()];
+    for v in graph.roots() {
+        live[v.index()] = true;
+    }
+    mark(graph, &graph.body, &mut live);
+    let mut out = interface(graph, &mut |ty| ty.clone());
+    let mut map: HashMap<ValueId, ValueId> =
+        graph.body.params.iter().copied().zip(out.body.params.iter().copied()).collect();
+    out.body.nodes = sweep(graph, &graph.body, &live, &mut map, &mut out);
+    out.outputs = graph.outputs.iter().map(|o| Port { name: o.name.clone(), value: map[&o.value] }).collect();
+    out.updates = graph.updates.iter().map(|u| Update { value: map[&u.value], ..*u }).collect();
+    out.guard = graph.guard.map(|v| map[&v]);
+    out
+}
+
+/// Marks what the marked values of a region are computed from.
+fn mark(graph: &Graph, region: &Region, live: &mut [bool]) {
+    for id in region.nodes.iter().rev() {
+        let node = graph.node(*id);
+        if node.results.iter().any(|v| live[v.index()]) {
+            node.operands.iter().for_each(|v| live[v.index()] = true);
+            for inner in &node.regions {
+                inner.results.iter().for_each(|v| live[v.index()] = true);
+                mark(graph, inner, live);
+            }
+        }
+    }
+}
+
+/// Copies the live nodes of a region, and gives their numbers.
+fn sweep(
+    graph: &Graph,
+    region: &Region,
+    live: &[bool],
+    map: &mut HashMap<ValueId, ValueId>,
+    out: &mut Graph,
+) -> Vec<NodeId> {
+    let mut nodes = vec![];
+    for id in &region.nodes {
+        let node = graph.node(*id);
+        if !node.results.iter().any(|v| live[v.index()]) {
+            continue;
+        }
+        let mut regions = vec![];
+        for inner in &node.regions {
+            let mut new = Region::default();
+            for &v in &inner.params {
+                let param = out.add_value(graph.ty(v).clone(), Def::Param);
+                map.insert(v, param);
+                new.params.push(param);
+            }
+            new.nodes = sweep(graph, inner, live, map, out);
+            new.results = inner.results.iter().map(|v| map[v]).collect();
+            regions.push(new);
+        }
+        let new = NodeId(out.nodes.len() as u32);
+        let results: Vec<ValueId> = (0..)
+            .zip(&node.results)
+            .map(|(i, &v)| {
+                let result = out.add_value(graph.ty(v).clone(), Def::Node(new, i));
+                map.insert(v, result);
+                result
+            })
+            .collect();
+        let operands = node.operands.iter().map(|v| map[v]).collect();
+        out.nodes.push(Node { op: node.op.clone(), operands, results, regions, loc: node.loc });
+        nodes.push(new);
+    }
+    nodes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::{Binary, BinaryKind, UnaryKind};
+    use crate::{DType, Init, Op, Role, dim};
+
+    fn sample() -> Graph {
+        let g = GraphBuilder::new("sample");
+        let x = g.input("x", DType::F32, (dim("B").at_most(8), 3));
+        let w = g.parameter("w", &[3], Init::ONES);
+        let n = g.state("n", Role::Scalar, DType::I32, &[], Init::ZEROS);
+        let y = x * w;
+        let _dead = y.exp().log();
+        let loss = y.square().sum_all();
+        g.update(w, w - 0.5, true);
+        g.update(n, n + 1.0, false);
+        g.set_guard(loss.is_finite());
+        g.finish(loss).unwrap()
+    }
+
+    #[test]
+    fn copying_keeps_everything() {
+        let a = sample();
+        let b = rewrite(&a, &mut |_, _, _| None).unwrap();
+        assert_eq!(a.values, b.values);
+        assert_eq!(a.body.nodes, b.body.nodes);
+        assert_eq!((&a.inputs, &a.states, &a.outputs), (&b.inputs, &b.states, &b.outputs));
+        assert_eq!((&a.updates, a.guard, &a.dims, &a.name), (&b.updates, b.guard, &b.dims, &b.name));
+        for (a, b) in a.nodes.iter().zip(&b.nodes) {
+            assert_eq!((&a.op, &a.operands, &a.results, a.loc), (&b.op, &b.operands, &b.results, b.loc));
+        }
+    }
+
+    #[test]
+    fn a_rule_replaces_nodes_and_keeps_the_users_line() {
+        let a = sample();
+        let mul = Op::from(Binary { kind: BinaryKind::Mul });
+        let b = rewrite(&a, &mut |_, node, x| {
+            (node.op == mul).then(|| vec![(x[0].abs().log() + x[1].abs().log()).exp()])
+        })
+        .unwrap();
+        assert!(b.nodes.iter().all(|n| n.op != mul));
+        let line = a.nodes.iter().find(|n| n.op == mul).unwrap().loc;
+        let replaced = 6;
+        let broadcast = 1;
+        assert_eq!(b.nodes.iter().filter(|n| n.loc == line).count(), replaced + broadcast);
+    }
+
+    #[test]
+    fn a_rule_may_not_change_types() {
+        let error = rewrite(&sample(), &mut |_, node, x| {
+            (node.op.rule().name() == "exp").then(|| vec![x[0].sum_all()])
+        });
+        let text = error.unwrap_err().to_string();
+        assert!(text.contains("gives (f32[]) in place of (f32[B, 3])"), "{text}");
+    }
+
+    #[test]
+    fn dead_nodes_go() {
+        let a = sample();
+        let b = eliminate_dead(&a);
+        assert_eq!(b.nodes.len() + 2, a.nodes.len());
+        let dead = [Op::from(UnaryKind::Exp), Op::from(UnaryKind::Log)];
+        assert!(b.nodes.iter().all(|n| !dead.contains(&n.op)));
+        assert_eq!((b.inputs.len(), b.states.len(), b.updates.len()), (1, 2, 2));
+        let uses = b.uses();
+        assert!(b.nodes.iter().flat_map(|n| &n.results).all(|v| uses[v.index()] > 0));
+    }
+}
