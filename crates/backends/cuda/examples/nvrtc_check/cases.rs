@@ -95,8 +95,8 @@ fn comparisons(d: DType) -> Case {
 
 fn casts(from: DType) -> Case {
     let mut c = Case::new(format!("cast_from_{from}"), &[2 * N], &[]);
-    let exact = if from == F64 { Fill::Short } else { Fill::Edges };
-    let (a, b) = (c.buffer(from, N, exact), c.buffer(from, N, Fill::Uniform(-300.0, 300.0)));
+    let short = if from.is_float() { Fill::Short } else { Fill::Uniform(-300.0, 300.0) };
+    let (a, b) = (c.buffer(from, N, Fill::Edges), c.buffer(from, N, short));
     // The first half of the points from one, the second from the other.
     let within = |offset: i64| Bound { index: Affine { offset, coefs: vec![1] }, size: N as i64, step: 1 };
     let x = c.load_at(a, 0, &[1], vec![within(0)]);
@@ -106,18 +106,15 @@ fn casts(from: DType) -> Case {
     let first = c.push(Bool, Expr::Compare(CompareKind::Lt, first, half));
     let v = c.push(from, Expr::Select(first, x, y));
     for to in DType::ALL {
-        // 64 bits of integer have more digits than the definition's double rounding to 8 or 11 is exact for.
-        if from == I64 && matches!(to, F16 | BF16) || from == F64 && matches!(to, F16 | BF16) {
+        // `DType::round` does not round every number of more than 20 digits to the nearest bf16, nor every f64 to f16.
+        let long = matches!(from, F64 | I64) || to == BF16 && matches!(from, F32 | I32 | U32);
+        if long && matches!(to, F16 | BF16) {
             let r = c.cast(to, y);
             c.store(r, 2 * N, &[1]);
             continue;
         }
         let r = c.cast(to, v);
         c.store(r, 2 * N, &[1]);
-    }
-    if from == F64 {
-        // These too must be of few digits.
-        c.slots[1].fill = Fill::Short;
     }
     c
 }
@@ -279,7 +276,7 @@ fn programs() -> Vec<Case> {
     big.sample = Some(2);
     all.push(big);
     all.push(cross_entropy(128, 50));
-    let mut big = cross_entropy(2048, 50257);
+    let mut big = cross_entropy(1024, 50257);
     big.sample = Some(2);
     all.push(big);
     all.push(adam(5000));

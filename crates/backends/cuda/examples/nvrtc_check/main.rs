@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! cargo run --release -p onestep-cuda --features device --example nvrtc_check            # needs a device
-//! cargo run --release -p onestep-cuda --features device --example nvrtc_check -- compile # needs NVRTC alone
+//! cargo run --release -p onestep-cuda --features device --example nvrtc_check -- compile # needs NVRTC alone; runs the references
 //! ```
 //!
 //! Exits with 0 when every kernel agrees, 1 when one does not, 2 when there is no device.
@@ -40,7 +40,12 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     if compile_only {
-        let results = in_parallel(cases::all(), |c| device::compile(&rendered(&c)?, "sm_90").map(drop));
+        let results = in_parallel(cases::all(), |c| {
+            if c.sample.is_none() {
+                c.reference(&c.contents());
+            }
+            device::compile(&rendered(&c)?, "sm_90").map(drop)
+        });
         return report_compiled(&results);
     }
     let device = match Device::open() {

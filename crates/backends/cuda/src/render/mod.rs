@@ -26,6 +26,9 @@ use onestep_passes::schedule::{BufferId, LoopKernel};
 pub const COMPILE_OPTIONS: &[&str] =
     &["--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true"];
 
+/// The most reductions of one stage: 48 KiB of shared memory.
+pub const MOST_REDUCTIONS: usize = 48 * 1024 / (group::BLOCK * 8);
+
 /// A kernel's text and how to launch it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CudaKernel {
@@ -56,11 +59,19 @@ pub enum RenderError {
         /// The rule.
         reason: String,
     },
-    /// An index does not fit 64 bits.
+    /// The domain or an index does not fit 64 bits.
     #[error("the loop kernel's {what} exceeds 62 bits")]
     TooLarge {
         /// Which quantity.
         what: &'static str,
+    },
+    /// The partial results of a stage do not fit the shared memory that every device has.
+    #[error(
+        "a stage of the loop kernel has {count} reductions, more than the {MOST_REDUCTIONS} that shared memory holds"
+    )]
+    TooManyReductions {
+        /// Of that stage.
+        count: usize,
     },
     /// The name is not an identifier of C.
     #[error("`{name}` is not an identifier of C")]
@@ -80,5 +91,9 @@ pub fn render(
     check::kernel(kernel, dtype_of)?;
     let (kernel, form) = group::arrange(domain::collapse(kernel));
     let wide = domain::needs_64_bits(&kernel)?;
-    Ok(emit::emit(&kernel, form, wide, dtype_of, name))
+    let rendered = emit::emit(&kernel, form, wide, dtype_of, name);
+    match rendered.shared_bytes as usize / (group::BLOCK * 8) {
+        count if count > MOST_REDUCTIONS => Err(RenderError::TooManyReductions { count }),
+        _ => Ok(rendered),
+    }
 }

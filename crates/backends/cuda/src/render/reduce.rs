@@ -143,7 +143,10 @@ impl Writer<'_> {
         };
         self.line("#pragma unroll");
         self.line(&format!("for (int offset = {from}; offset > 0; offset /= 2) {{"));
-        self.fold(r, &shuffle("__shfl_down_sync", "offset"));
+        // Named first, so that every lane takes part whatever the function does with it.
+        let other = shuffle("__shfl_down_sync", "offset");
+        self.line(&format!("const {} other = {other};", scalar::c_type(dtype)));
+        self.fold(r, "other");
         self.close();
         let first = shuffle("__shfl_sync", "0");
         self.line(&format!("p{i} = {first};"));

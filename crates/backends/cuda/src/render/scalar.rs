@@ -183,8 +183,8 @@ pub fn binary(kind: BinaryKind, d: DType, a: &str, b: &str) -> String {
         }
         BinaryKind::Pow => call("pow"),
         BinaryKind::Max | BinaryKind::Min if d.is_float() => format!("{}_{wide}({a}, {b})", kind_word(kind)),
-        BinaryKind::Max if d == DType::Bool => format!("({a} || {b})"),
-        BinaryKind::Min if d == DType::Bool => format!("({a} && {b})"),
+        BinaryKind::Max if d == DType::Bool => infix("|"),
+        BinaryKind::Min if d == DType::Bool => infix("&"),
         BinaryKind::Max | BinaryKind::Min => format!("{}_int({a}, {b})", kind_word(kind)),
         BinaryKind::And => infix("&"),
         BinaryKind::Or => infix("|"),
