@@ -10,7 +10,7 @@ mod case;
 mod cases;
 
 use case::{Case, Fill};
-use onestep_cuda::render::{CudaKernel, Form, RenderError, render};
+use onestep_cuda::render::{CudaKernel, Form, MOST_REDUCTIONS, RenderError, render};
 use onestep_ir::DType::{BF16, F32, I32};
 use onestep_ir::ops::{BinaryKind, ReduceKind, UnaryKind};
 use onestep_passes::schedule::{BufferId, ExprId};
@@ -120,6 +120,19 @@ fn large_domains_have_wide_indices() {
     assert!(rendered(&c).unwrap().source.contains("for (long long row"));
     c.kernel.extents = vec![1 << 40, 1 << 30];
     assert_eq!(rendered(&c), Err(RenderError::TooLarge { what: "index" }));
+}
+
+#[test]
+fn a_stage_of_too_many_reductions_is_refused() {
+    let mut c = Case::new("many", &[4], &[1000]);
+    let b = c.buffer(F32, 4000, Fill::Edges);
+    let x = c.load(b, &[1000, 1]);
+    for count in 1..=MOST_REDUCTIONS + 1 {
+        let r = c.reduce(ReduceKind::Sum, x);
+        c.store(r, 4, &[1, 0]);
+        let refused = rendered(&c) == Err(RenderError::TooManyReductions { count });
+        assert_eq!(refused, count > MOST_REDUCTIONS);
+    }
 }
 
 #[test]
