@@ -6,7 +6,7 @@
 //! cargo run --release -p onestep-cuda --features device --example nvrtc_check -- compile # needs NVRTC alone; runs the references
 //! ```
 //!
-//! Exits with 0 when every kernel agrees, 1 when one does not, 2 when there is no device.
+//! Further words choose the kernels whose names contain one of them. Exits with 0 when every kernel agrees, 1 when one does not, 2 when there is no device.
 
 mod case;
 mod cases;
@@ -34,13 +34,19 @@ struct Ready {
 }
 
 fn main() -> ExitCode {
-    let compile_only = std::env::args().any(|a| a == "compile");
+    let (commands, words): (Vec<String>, Vec<String>) =
+        std::env::args().skip(1).partition(|a| a == "compile");
+    let compile_only = !commands.is_empty();
+    let chosen = || -> Vec<Case> {
+        let named = |c: &Case| words.is_empty() || words.iter().any(|w| c.name.contains(w.as_str()));
+        cases::all().into_iter().filter(named).collect()
+    };
     if !device::has_nvrtc() {
         eprintln!("nvrtc_check: NVRTC (libnvrtc) was not found; its folder can be named in LD_LIBRARY_PATH");
         return ExitCode::from(2);
     }
     if compile_only {
-        let results = in_parallel(cases::all(), |c| {
+        let results = in_parallel(chosen(), |c| {
             if c.sample.is_none() {
                 c.reference(&c.contents());
             }
@@ -57,7 +63,7 @@ fn main() -> ExitCode {
     };
     println!("{}, {}", device.name, device.architecture);
     let architecture = device.architecture.clone();
-    let ready = in_parallel(cases::all(), |case| -> Result<Ready, Error> {
+    let ready = in_parallel(chosen(), |case| -> Result<Ready, Error> {
         let kernel = rendered(&case)?;
         let ptx = device::compile(&kernel, &architecture)?;
         let contents = case.contents();

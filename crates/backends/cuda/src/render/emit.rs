@@ -2,7 +2,7 @@
 //! that the next reductions need.
 
 use super::domain::{affines, range};
-use super::group::{BLOCK, Form, WARP};
+use super::group::{BLOCK, COLUMNS, Form, WARP};
 use super::{CudaKernel, prelude, scalar};
 use onestep_ir::DType;
 use onestep_ir::ops::UnaryKind;
@@ -221,7 +221,9 @@ impl<'a> Writer<'a> {
             }
             Form::Columns { .. } => {
                 // Threads beyond the last row work on it too, so that all meet at the barriers, and store nothing.
-                self.line(&format!("const int column = threadIdx.x % {WARP}, lane = threadIdx.x / {WARP};"));
+                self.line(&format!(
+                    "const int column = threadIdx.x % {COLUMNS}, lane = threadIdx.x / {COLUMNS};"
+                ));
                 self.line(&format!(
                     "for ({index} first = {block} * {step}; first < {rows}; first += {stride} * {step}) {{"
                 ));

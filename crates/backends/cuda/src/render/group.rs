@@ -11,6 +11,9 @@ use onestep_passes::schedule::{Expr, LoopKernel};
 pub const BLOCK: usize = 256;
 /// Threads of a warp.
 pub const WARP: usize = 32;
+/// Neighbouring rows that a block takes in [`Form::Columns`]: of f32, a sector of the cache (32 bytes) wide. Fewer would waste
+/// memory traffic, more would leave processors idle where there are few columns.
+pub const COLUMNS: usize = 8;
 /// The most blocks of a launch; more rows are taken in a stride. A multiple of the multiprocessors of a large device.
 const MOST_BLOCKS: usize = 132 * 32;
 
@@ -23,8 +26,8 @@ pub enum Form {
     Warp,
     /// A block takes such a row.
     Block,
-    /// A block takes 32 rows that are neighbours in memory, 8 threads each: reductions of columns. `lanes` is the number of
-    /// partial results of a row, of which each thread keeps `lanes / 8`.
+    /// A block takes 8 rows that are neighbours in memory, 32 threads each: reductions of columns. `lanes` is the number of
+    /// partial results of a row, of which each thread keeps `lanes / 32`.
     Columns {
         /// Partial results of a row.
         lanes: usize,
@@ -47,7 +50,7 @@ impl Form {
             Form::Thread => BLOCK,
             Form::Warp => BLOCK / WARP,
             Form::Block => 1,
-            Form::Columns { .. } => WARP,
+            Form::Columns { .. } => COLUMNS,
         }
     }
 
@@ -83,7 +86,7 @@ pub fn arrange(mut k: LoopKernel) -> (LoopKernel, Form) {
         steps.filter(|&s| s == 1).count()
     };
     let along = contiguous(k.extents.len() - 1);
-    let across = (0..k.parallel).filter(|&a| k.extents[a] >= 8).max_by_key(|&a| (contiguous(a), a));
+    let across = (0..k.parallel).filter(|&a| k.extents[a] >= COLUMNS).max_by_key(|&a| (contiguous(a), a));
     match across {
         Some(axis) if contiguous(axis) > along => {
             let last = k.parallel - 1;

@@ -1,7 +1,7 @@
 //! The text of a reduction pass: each thread's partial results, then the tree that [`group`](super::group) describes.
 
 use super::emit::Writer;
-use super::group::{BLOCK, Form, WARP};
+use super::group::{BLOCK, COLUMNS, Form, WARP};
 use super::scalar;
 use onestep_ir::DType;
 use onestep_ir::ops::ReduceKind;
@@ -14,7 +14,7 @@ impl Writer<'_> {
     /// The values of `reductions`, in every thread of the row, as row values `e{i}`.
     pub(super) fn reduce(&mut self, pass: usize, reductions: &[Reduction]) {
         match self.form {
-            Form::Columns { lanes } => self.column_partials(pass, reductions, lanes / (BLOCK / WARP)),
+            Form::Columns { lanes } => self.column_partials(pass, reductions, lanes / WARP),
             _ => self.partials(pass, reductions),
         }
         match self.form {
@@ -34,7 +34,7 @@ impl Writer<'_> {
             }
             Form::Columns { .. } => {
                 self.share(reductions);
-                reductions.iter().for_each(|r| self.column_tree(r));
+                self.column_tree(reductions);
             }
         }
         for (i, _, _, dtype) in reductions {
@@ -63,19 +63,19 @@ impl Writer<'_> {
         (0..opened).for_each(|_| self.close());
     }
 
-    /// `each` partial results in a thread, made one: those of lanes equal modulo 32 in order, then by halves down to offset 8.
+    /// `each` partial results in a thread, of lanes equal modulo 32, made one in order.
     fn column_partials(&mut self, pass: usize, reductions: &[Reduction], each: usize) {
-        let (n, index, threads) = (self.kernel.row_len(), self.index, BLOCK / WARP);
+        let (n, index) = (self.kernel.row_len(), self.index);
         for (i, kind, _, dtype) in reductions {
             let (t, start) = (scalar::c_type(*dtype), scalar::identity(*kind, *dtype));
             self.line(&format!("{t} a{i}[{each}];"));
             self.line("#pragma unroll");
             self.line(&format!("for (int k = 0; k < {each}; ++k) a{i}[k] = {start};"));
         }
-        self.line(&format!("for ({index} start = lane; start < {n}; start += {}) {{", each * threads));
+        self.line(&format!("for ({index} start = lane; start < {n}; start += {}) {{", each * WARP));
         self.line("#pragma unroll");
         self.line(&format!("for (int k = 0; k < {each}; ++k) {{"));
-        self.line(&format!("const {index} r = start + k * {threads};"));
+        self.line(&format!("const {index} r = start + k * {WARP};"));
         self.line(&format!("if (r < {n}) {{"));
         self.axes(self.kernel.parallel..self.kernel.extents.len(), "r");
         self.point_values(pass);
@@ -85,35 +85,32 @@ impl Writer<'_> {
             self.line(&format!("{partial} = {text};"));
         }
         (0..3).for_each(|_| self.close());
-        // Of a thread's lanes, k and k + 4 are equal modulo 32; then k and k + 2 are 16 apart.
-        let per_warp = WARP / threads;
-        for (i, kind, _, dtype) in reductions {
-            let join = |a: String, b: String| format!("{a} = {};", scalar::combine(*kind, *dtype, &a, &b));
-            if each > per_warp {
-                self.line("#pragma unroll");
-                self.line(&format!(
-                    "for (int k = {per_warp}; k < {each}; ++k) {}",
-                    join(format!("a{i}[k % {per_warp}]"), format!("a{i}[k]"))
-                ));
-            }
-            self.line(&join(format!("a{i}[0]"), format!("a{i}[2]")));
-            self.line(&join(format!("a{i}[1]"), format!("a{i}[3]")));
-            self.line(&join(format!("a{i}[0]"), format!("a{i}[1]")));
+        for r @ (i, _, _, dtype) in reductions {
             self.line(&format!("{} p{i} = a{i}[0];", scalar::c_type(*dtype)));
+            if each > 1 {
+                self.line("#pragma unroll");
+                self.line(&format!("for (int k = 1; k < {each}; ++k) {{"));
+                self.fold(r, &format!("a{i}[k]"));
+                self.close();
+            }
         }
     }
 
-    /// The rest of a column's tree: offsets 4, 2 and 1 between its eight threads. Each of them does all of it.
-    fn column_tree(&mut self, (i, kind, _, dtype): &Reduction) {
-        let join = |a: &str, b: &str| scalar::combine(*kind, *dtype, a, b);
-        let t = scalar::c_type(*dtype);
-        for lane in 0..4 {
-            let part = |lane: usize| format!("s{i}[column + {}]", lane * WARP);
-            self.line(&format!("const {t} q{i}_{lane} = {};", join(&part(lane), &part(lane + 4))));
+    /// The tree by halves between the 32 threads of a column, in shared memory.
+    fn column_tree(&mut self, reductions: &[Reduction]) {
+        self.line("#pragma unroll");
+        self.line(&format!("for (int offset = {}; offset > 0; offset /= 2) {{", WARP / 2));
+        self.line("if (lane < offset) {");
+        for r in reductions {
+            self.fold(r, &format!("s{}[threadIdx.x + offset * {COLUMNS}]", r.0));
+            self.line(&format!("s{0}[threadIdx.x] = p{0};", r.0));
         }
-        self.line(&format!("const {t} h{i}_0 = {};", join(&format!("q{i}_0"), &format!("q{i}_2"))));
-        self.line(&format!("const {t} h{i}_1 = {};", join(&format!("q{i}_1"), &format!("q{i}_3"))));
-        self.line(&format!("p{i} = {};", join(&format!("h{i}_0"), &format!("h{i}_1"))));
+        self.close();
+        self.line("__syncthreads();");
+        self.close();
+        for (i, ..) in reductions {
+            self.line(&format!("p{i} = s{i}[column];"));
+        }
     }
 
     /// Writes the partial results to shared memory, an array for each reduction, and waits for all.
