@@ -6,7 +6,9 @@
 //! cargo run --release -p onestep-cuda --features device --example nvrtc_check -- compile # needs NVRTC alone; runs the references
 //! ```
 //!
-//! Further words choose the kernels whose names contain one of them. Exits with 0 when every kernel agrees, 1 when one does not, 2 when there is no device.
+//! Further words choose the kernels whose names contain one of them.
+//!
+//! Exits with 0 when every kernel agrees, 1 when one does not, 2 when there is no device.
 
 mod case;
 mod cases;
