@@ -9,7 +9,7 @@ use onestep_ir::ops::{
     ArgKind, ArgReduce, Attention, AttentionGrad, AttentionLayout, DynamicSlice, DynamicUpdateSlice, Gather,
     GatherAlong, ScatterAdd, ScatterAddAlong, Unary, UnaryKind,
 };
-use onestep_ir::{Array, DType, Dense, Op, Real, Type};
+use onestep_ir::{Array, DType, Dense, Op, OpRule, Real, Type};
 use onestep_passes::schedule::{Kernel, LibraryKernel, View};
 
 /// A schedule of one op over dense operands. The results are its last buffers.
@@ -216,8 +216,6 @@ fn attention(
         check(&AttentionGrad { layout, causal, scale }.into(), &operands, tolerance);
     }
 }
-
-use onestep_ir::OpRule;
 
 #[test]
 fn attention_and_its_gradient() {

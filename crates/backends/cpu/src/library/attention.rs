@@ -12,8 +12,10 @@ use onestep_ir::{DType, row_major};
 use onestep_passes::schedule::{BufferId, LibraryKernel, View};
 use std::marker::PhantomData;
 
-/// Most queries of a block, and the number of scores that should stay in the second-level cache.
+/// Most queries of a block; with a causal mask fewer, as a block computes half of its own square in vain. And the number
+/// of scores that should stay in the second-level cache.
 const QUERIES: usize = 64;
+const CAUSAL_QUERIES: usize = 32;
 const SCORES: usize = 32 * 1024;
 
 /// A tensor of queries, keys, values or the like, whatever its layout.
@@ -111,7 +113,9 @@ impl Heads {
 
     /// Queries of a block, when a query needs `scores` numbers for each key.
     pub fn block(&self, scores: usize) -> usize {
-        (SCORES / (self.keys * scores).max(1)).clamp(16, QUERIES).min(self.queries.max(1)).next_multiple_of(8)
+        let most = if self.causal { CAUSAL_QUERIES } else { QUERIES };
+        let fits = SCORES / (self.keys * scores).max(1);
+        fits.clamp(16, most).min(self.queries.max(1)).next_multiple_of(8)
     }
 
     /// How many keys a block of queries that ends before `end` sees.

@@ -86,6 +86,8 @@ pub(super) struct Update {
     size: usize,
     index: DType,
     data: View,
+    /// Whether the data is one element broadcast.
+    splat: bool,
     update: View,
     start: View,
     result: BufferId,
@@ -94,7 +96,8 @@ pub(super) struct Update {
 impl Update {
     pub fn new(slices: Slices, data_dtype: DType, index: DType, views: [View; 3], result: BufferId) -> Self {
         let [data, update, start] = views;
-        Update { slices, size: data_dtype.size(), index, data, update, start, result }
+        let (size, splat) = (data_dtype.size(), !data.is_dense());
+        Update { slices, size, index, data, splat, update, start, result }
     }
 
     /// Outer places of a chunk.
@@ -117,8 +120,7 @@ impl Work for Update {
         let data = memory.at::<u8>(self.data.buffer, self.data.offset * self.size);
         let update = memory.at::<u8>(self.update.buffer, self.update.offset * self.size);
         let result = memory.at::<u8>(self.result, 0);
-        let splat = !self.data.is_dense();
-        let in_place = !splat && std::ptr::eq(data, result);
+        let in_place = !self.splat && std::ptr::eq(data, result);
         let first = chunk * self.group();
         // SAFETY: the start exists; all ranges lie in their tensors; the result overlaps no operand but, exactly, the
         // data.
@@ -126,7 +128,7 @@ impl Work for Update {
             let start = begin(&self.start, self.index, self.slices, memory);
             for o in first..(first + self.group()).min(outer) {
                 let to = result.add(o * whole);
-                if splat {
+                if self.splat {
                     for at in (0..whole).step_by(self.size) {
                         std::ptr::copy_nonoverlapping(data, to.add(at), self.size);
                     }

@@ -11,15 +11,18 @@ use onestep_ir::DType;
 use onestep_passes::schedule::{BufferId, MatmulKernel, Schedule, View};
 use std::marker::PhantomData;
 
-/// Chunks that a large product is cut into, more than a desktop's cores.
+/// Chunks that a large product is cut into, as long as they are of a comfortable size: more than a desktop's cores, so
+/// that a thread that is late does not matter. Below that size cutting goes on up to the second number only.
 const CHUNKS: usize = 16;
+const FEW_CHUNKS: usize = 4;
 
 /// Work worth a chunk of its own: some microseconds.
 const CHUNK_FLOPS: usize = 400_000;
 
-/// Rows below which packing the right factor costs too much, and columns below which the left one does.
-const FEWEST_ROWS: usize = 32;
-const FEWEST_COLUMNS: usize = 64;
+/// Rows and columns of the smallest comfortable chunk, and of the smallest one: with fewer rows, packing the right factor
+/// costs too much beside the products; with fewer columns, packing the left one.
+const COMFORTABLE: (usize, usize) = (64, 128);
+const SMALLEST: (usize, usize) = (32, 64);
 
 struct Matmul<T> {
     lhs: View,
@@ -43,15 +46,17 @@ impl Chunking {
     /// By sizes alone.
     fn new([batch, m, n, k]: [usize; 4], whole_rows: bool) -> Chunking {
         let flops = 2 * batch.saturating_mul(m).saturating_mul(n).saturating_mul(k.max(1));
-        let want = (flops / CHUNK_FLOPS).clamp(1, CHUNKS);
         let (mut rows, mut columns) = (m.clamp(1, 128), n.max(1));
         let count = |rows: usize, columns: usize| batch * m.div_ceil(rows) * n.div_ceil(columns);
         let halve = |x: usize, unit: usize| x.div_ceil(2).next_multiple_of(unit);
-        while !whole_rows && count(rows, columns) < want && columns > FEWEST_COLUMNS {
-            columns = halve(columns, 32);
-        }
-        while count(rows, columns) < want && rows > FEWEST_ROWS {
-            rows = halve(rows, 8);
+        for (chunks, (fewest_rows, fewest_columns)) in [(CHUNKS, COMFORTABLE), (FEW_CHUNKS, SMALLEST)] {
+            let want = (flops / CHUNK_FLOPS).clamp(1, chunks);
+            while !whole_rows && count(rows, columns) < want && columns > fewest_columns {
+                columns = halve(columns, 32);
+            }
+            while count(rows, columns) < want && rows > fewest_rows {
+                rows = halve(rows, 8);
+            }
         }
         Chunking { rows, columns }
     }

@@ -48,6 +48,8 @@ struct Scatter<T> {
     along: bool,
     index: DType,
     base: View,
+    /// Whether the base is one element broadcast.
+    splat: bool,
     indices: View,
     updates: View,
     result: BufferId,
@@ -79,6 +81,7 @@ pub(super) fn compile(
             slices: s,
             along,
             index,
+            splat: !base.is_dense(),
             base,
             indices,
             updates,
@@ -129,11 +132,10 @@ impl<T: Sum> Work for Scatter<T> {
         let columns = self.columns.min(inner - column);
         let places = self.places.min(axis - first);
         let base = memory.of::<T>(&self.base).cast_const();
-        let splat = !self.base.is_dense();
         let indices = memory.at::<u8>(self.indices.buffer, self.indices.offset * self.index.size());
         let updates = memory.of::<T>(&self.updates).cast_const();
         let result = memory.at::<T>(self.result, 0);
-        let in_place = !splat && std::ptr::eq(base, result);
+        let in_place = !self.splat && std::ptr::eq(base, result);
         // SAFETY: every place below lies in the band of the result (or the same of the base) that this chunk owns, or is
         // an index or update that exists; the result overlaps no operand but, exactly, the base.
         unsafe {
@@ -141,7 +143,7 @@ impl<T: Sum> Work for Scatter<T> {
             if !in_place {
                 for place in first..first + places {
                     let to = std::slice::from_raw_parts_mut(row(place), columns);
-                    if splat {
+                    if self.splat {
                         to.fill(*base);
                     } else {
                         let from = base.add((outer * axis + place) * inner + column);

@@ -49,30 +49,27 @@ impl<T: Scalar> Block<T> {
         row.split_at_mut(seen)
     }
 
-    /// Scales and masks the part of row `r` that is seen.
+    /// Masks the part of row `r` that is seen, and scales it if there is a mask.
     ///
     /// # Safety
     ///
     /// The mask has the block's rows and columns.
     #[inline(always)]
-    unsafe fn prepare(&self, r: usize, row: &mut [T]) {
-        for x in row.iter_mut() {
-            *x = *x * self.scale;
-        }
+    unsafe fn mask(&self, r: usize, row: &mut [T]) {
         let (rs, cs) = self.mask_strides;
         match self.mask {
             Mask::None => {}
             Mask::Add(mask) => {
                 for (j, x) in row.iter_mut().enumerate() {
                     // SAFETY: element `(r, j)` of the mask exists.
-                    *x = *x + unsafe { *mask.add(r * rs + j * cs) };
+                    *x = *x * self.scale + unsafe { *mask.add(r * rs + j * cs) };
                 }
             }
             Mask::Allow(mask) => {
                 for (j, x) in row.iter_mut().enumerate() {
                     // SAFETY: element `(r, j)` of the mask exists.
                     let allowed = unsafe { *mask.add(r * rs + j * cs) } != 0;
-                    *x = if allowed { *x } else { T::NEG_INFINITY };
+                    *x = if allowed { *x * self.scale } else { T::NEG_INFINITY };
                 }
             }
         }
@@ -81,22 +78,22 @@ impl<T: Scalar> Block<T> {
 
 /// Reduces in lanes by position, then by halves.
 #[inline(always)]
-fn reduce<T: Scalar>(row: &[T], start: T, f: impl Fn(T, T) -> T) -> T {
+fn reduce<T: Scalar>(row: &[T], start: T, join: impl Fn(T, T) -> T) -> T {
     let mut lanes = [start; LANES];
     let (blocks, rest) = row.as_chunks::<LANES>();
     for block in blocks {
-        for (l, &x) in lanes.iter_mut().zip(block) {
-            *l = f(*l, x);
+        for i in 0..LANES {
+            lanes[i] = join(lanes[i], block[i]);
         }
     }
     for (l, &x) in lanes.iter_mut().zip(rest) {
-        *l = f(*l, x);
+        *l = join(*l, x);
     }
     let mut width = LANES;
     while width > 1 {
         width /= 2;
         for i in 0..width {
-            lanes[i] = f(lanes[i], lanes[i + width]);
+            lanes[i] = join(lanes[i], lanes[i + width]);
         }
     }
     lanes[0]
@@ -110,12 +107,17 @@ unsafe fn forward_body<T: Scalar>(block: Block<T>, inverse: &mut [T], lse: *mut 
         let (row, unseen) = unsafe { block.row(r) };
         unseen.fill(T::ZERO);
         // SAFETY: the caller's contract.
-        unsafe { block.prepare(r, row) };
-        // A NaN may get lost here, but not in the sum.
-        let top = reduce(row, T::NEG_INFINITY, |a, b| if b > a { b } else { a });
+        unsafe { block.mask(r, row) };
+        let scale = if matches!(block.mask, Mask::None) { block.scale } else { T::ONE };
+        // The largest product is the product of the largest, or of the smallest: rounding keeps the order.
+        let extreme = match scale < T::ZERO {
+            true => reduce(row, T::ZERO - T::NEG_INFINITY, |a, b| if b < a { b } else { a }),
+            false => reduce(row, T::NEG_INFINITY, |a, b| if b > a { b } else { a }),
+        };
+        let top = if row.is_empty() { T::NEG_INFINITY } else { extreme * scale };
         let shift = if top == T::NEG_INFINITY { T::ZERO } else { top };
         for x in row.iter_mut() {
-            *x = T::exp(*x - shift);
+            *x = T::exp(*x * scale - shift);
         }
         let sum = reduce(row, T::ZERO, |a, b| a + b);
         inverse[r] = if sum == T::ZERO { T::ZERO } else { T::ONE / sum };
@@ -142,10 +144,11 @@ unsafe fn backward_body<T: Scalar>(block: Block<T>, grads: *mut T, lse: &[T], de
             continue;
         }
         // SAFETY: the caller's contract.
-        unsafe { block.prepare(r, row) };
+        unsafe { block.mask(r, row) };
+        let scale = if matches!(block.mask, Mask::None) { block.scale } else { T::ONE };
         let (lse, delta) = (lse[r], delta[r]);
         for (x, g) in row.iter_mut().zip(grad) {
-            let weight = T::exp(*x - lse);
+            let weight = T::exp(*x * scale - lse);
             *x = weight;
             *g = weight * (*g - delta) * block.scale;
         }
@@ -153,18 +156,25 @@ unsafe fn backward_body<T: Scalar>(block: Block<T>, grads: *mut T, lse: &[T], de
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-unsafe fn forward_avx2<T: Scalar>(block: Block<T>, inverse: &mut [T], lse: *mut T) {
-    // SAFETY: the caller's contract.
-    unsafe { forward_body(block, inverse, lse) }
+macro_rules! with_features {
+    ($forward:ident, $backward:ident, $features:literal) => {
+        #[target_feature(enable = $features)]
+        unsafe fn $forward<T: Scalar>(block: Block<T>, inverse: &mut [T], lse: *mut T) {
+            // SAFETY: the caller's contract.
+            unsafe { forward_body(block, inverse, lse) }
+        }
+        #[target_feature(enable = $features)]
+        unsafe fn $backward<T: Scalar>(block: Block<T>, grads: *mut T, lse: &[T], delta: &[T]) {
+            // SAFETY: the caller's contract.
+            unsafe { backward_body(block, grads, lse, delta) }
+        }
+    };
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-unsafe fn backward_avx2<T: Scalar>(block: Block<T>, grads: *mut T, lse: &[T], delta: &[T]) {
-    // SAFETY: the caller's contract.
-    unsafe { backward_body(block, grads, lse, delta) }
-}
+with_features!(forward_avx2, backward_avx2, "avx2");
+#[cfg(target_arch = "x86_64")]
+with_features!(forward_avx512, backward_avx512, "avx512f,avx2");
 
 /// The softmax of a block of scores, up to the factor that `inverse` holds for each row.
 ///
@@ -173,12 +183,14 @@ unsafe fn backward_avx2<T: Scalar>(block: Block<T>, grads: *mut T, lse: &[T], de
 /// The block and its mask exist at its sizes, and nothing else refers to the scores; `lse` is writable for its rows;
 /// `isa` is available.
 pub(super) unsafe fn forward<T: Scalar>(isa: Isa, block: Block<T>, inverse: &mut [T], lse: *mut T) {
-    // SAFETY: the caller's contract; every instruction set above the portable one includes AVX2.
+    // SAFETY: the caller's contract; `isa` is available.
     unsafe {
         match isa {
             Isa::Portable => forward_body(block, inverse, lse),
             #[cfg(target_arch = "x86_64")]
-            _ => forward_avx2(block, inverse, lse),
+            Isa::Avx2 => forward_avx2(block, inverse, lse),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => forward_avx512(block, inverse, lse),
         }
     }
 }
@@ -189,12 +201,14 @@ pub(super) unsafe fn forward<T: Scalar>(isa: Isa, block: Block<T>, inverse: &mut
 ///
 /// As for [`forward`], and `grads` is a block of the same form.
 pub(super) unsafe fn backward<T: Scalar>(isa: Isa, block: Block<T>, grads: *mut T, lse: &[T], delta: &[T]) {
-    // SAFETY: the caller's contract; every instruction set above the portable one includes AVX2.
+    // SAFETY: the caller's contract; `isa` is available.
     unsafe {
         match isa {
             Isa::Portable => backward_body(block, grads, lse, delta),
             #[cfg(target_arch = "x86_64")]
-            _ => backward_avx2(block, grads, lse, delta),
+            Isa::Avx2 => backward_avx2(block, grads, lse, delta),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => backward_avx512(block, grads, lse, delta),
         }
     }
 }

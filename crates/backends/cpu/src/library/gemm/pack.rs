@@ -54,7 +54,7 @@ pub(super) unsafe fn pack<V: Simd, const W: usize>(
         }
         return;
     }
-    if width == W && m.rs == 1 && W % V::SQUARE == 0 {
+    if width == W && m.rs == 1 && W.is_multiple_of(V::SQUARE) {
         let whole = k / V::SQUARE * V::SQUARE;
         for j in (0..W).step_by(V::SQUARE) {
             for p in (0..whole).step_by(V::SQUARE) {
