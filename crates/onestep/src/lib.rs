@@ -37,6 +37,7 @@ mod step;
 pub use onestep_autodiff as autodiff;
 pub use onestep_io as io;
 pub use onestep_ir as ir;
+pub use onestep_nn as nn;
 
 pub use onestep_optim as optim;
 pub use onestep_passes as passes;
@@ -52,7 +53,7 @@ pub use step::{CompiledStep, TrainingStep, compile, compile_training_step, compi
 pub mod prelude {
     pub use crate::{
         Adam, AdamW, Array, CompiledStep, Device, Error, Graph, GraphBuilder, Init, Outputs, Program, Role, Schedule,
-        Sgd, State, Tensor, TrainingStep, compile, dim,
+        Sgd, State, Tensor, TrainingStep, compile, dim, nn,
     };
     pub use onestep_ir::DType::{self, BF16, Bool, F16, F32, F64, I32, I64, U8, U32};
 }
