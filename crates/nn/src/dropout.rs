@@ -12,7 +12,7 @@ const COUNTER: &str = "rng/counter";
 /// Zeros each element with probability `p` and divides the others by `1 − p`, so that the mean stays (Srivastava and
 /// others, "Dropout", 2014). With `p = 0`, as in a graph that evaluates, `x` itself: nothing is drawn or declared.
 ///
-/// `x` has any shape and float dtype, and the result has its type. It has no parameter. The graph's first dropout declares
+/// `x` has any shape and float dtype, and the result has its type. It has no parameter. A scope's first dropout declares
 /// the state `rng/key` and `rng/counter` with the role of random numbers; the counter grows by 1 with every call whose
 /// updates are committed. It is not the optimizer's `opt/step`, so that a graph without an optimizer has dropout too.
 /// Two dropouts of one graph need two names, below the current scope: the name tells their numbers apart.

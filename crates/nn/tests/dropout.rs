@@ -83,6 +83,20 @@ fn two_layers_have_two_masks_and_a_new_layer_changes_no_other() {
 }
 
 #[test]
+fn a_scope_has_random_numbers_of_its_own() {
+    let g = GraphBuilder::new("scopes");
+    let x = g.input("x", DType::F32, [N]);
+    for scope in ["a", "b"] {
+        g.scope(scope, || g.output(scope, dropout(&g, "drop", dropout(&g, "first", x, 0.0), 0.5)));
+    }
+    let graph = g.build().unwrap();
+    let paths: Vec<_> = shapes(&graph).into_iter().map(|(path, _)| path).collect();
+    assert_eq!(paths, ["a.rng/key", "a.rng/counter", "b.rng/key", "b.rng/counter"]);
+    let masks = call(&graph, &mut first_state(&graph, 1), &[ones(N)]);
+    assert_ne!(masks[0], masks[1]);
+}
+
+#[test]
 fn probabilities_at_and_beyond_the_edges() {
     let none = single(3, 0.0);
     assert!(none.states.is_empty() && none.nodes.is_empty(), "nothing is drawn for p = 0");

@@ -98,6 +98,22 @@ fn training_lowers_the_loss() {
     assert!(losses[39] < 0.5 * losses[0], "{losses:?}");
 }
 
+#[test]
+fn a_training_step_is_sound_and_comes_back_from_its_text() {
+    let g = GraphBuilder::new("gpt");
+    let (x, y) = (g.input("x", DType::I32, [2, 6]), g.input("y", DType::I32, [2, 6]));
+    let logits = Gpt { dropout: 0.1, ..TINY }.build(&g, x);
+    let forward = g.finish(logits.cross_entropy(y)).unwrap();
+    let rule = AdamW::new(0.01);
+    let step = training_step(&forward, "loss", Params::All, &rule, &StepOptions::default()).unwrap().graph;
+    for graph in [forward, step] {
+        graph.verify().unwrap();
+        let text = graph.to_string();
+        let read = Graph::parse(&text).unwrap();
+        assert_eq!(read.to_string(), text);
+    }
+}
+
 /// A token changes no logit before it, and a shorter sequence has those of a longer one's beginning.
 #[test]
 fn the_past_does_not_see_the_future() {
