@@ -5,10 +5,18 @@ use std::path::PathBuf;
 
 /// Compiles whole training steps into one executable, and runs them.
 #[derive(Debug, Parser)]
-#[command(name = "onestep", version, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
-#[command(after_help = "Start with `onestep train`: a byte-level GPT learns Shakespeare in about two minutes, each step \
+#[command(
+    name = "onestep",
+    version,
+    max_term_width = 100,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+#[command(
+    after_help = "Start with `onestep train`: a byte-level GPT learns Shakespeare in about two minutes, each step \
                         one call of one compiled executable. Then open the report that it names.\n\n\
-                        Environment: ONESTEP_DUMP=FOLDER writes the graph after every pass into the folder.")]
+                        Environment: ONESTEP_DUMP=FOLDER writes the graph after every pass into the folder."
+)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -19,12 +27,16 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Train a model: a GPT on Shakespeare (the default), or a classifier of handwritten digits.
-    #[command(after_help = "Examples:\n  onestep train                          GPT, Shakespeare, about two minutes\n  \
+    #[command(
+        after_help = "Examples:\n  onestep train                          GPT, Shakespeare, about two minutes\n  \
                             onestep train digits                   97% of handwritten digits, in seconds\n  \
-                            onestep train gpt --steps 300 --out r  a short run, kept in the folder r")]
+                            onestep train gpt --steps 300 --out r  a short run, kept in the folder r"
+    )]
     Train(TrainArgs),
     /// Print a graph file: the graph, its kernels, and its memory plan.
-    #[command(after_help = "A graph file is the text that `onestep train` keeps as step.onestep, or one of your own.")]
+    #[command(
+        after_help = "A graph file is the text that `onestep train` keeps as step.onestep, or one of your own."
+    )]
     Inspect(InspectArgs),
     /// Time the steady training step of a known model.
     Bench(BenchArgs),

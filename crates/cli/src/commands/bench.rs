@@ -110,7 +110,12 @@ pub fn bench(args: &BenchArgs) -> Result<(), CommandError> {
 }
 
 /// The mean time of each kernel over some steps, the longest first.
-fn profile(step: &mut CompiledStep, state: &mut State, inputs: &[Array; 2], steps: usize) -> Result<(), CommandError> {
+fn profile(
+    step: &mut CompiledStep,
+    state: &mut State,
+    inputs: &[Array; 2],
+    steps: usize,
+) -> Result<(), CommandError> {
     let mut sums: Vec<(String, f64, usize)> = vec![];
     for _ in 0..steps {
         step.program().run_timed(state, inputs)?;

@@ -20,8 +20,11 @@ pub fn inspect(args: &InspectArgs) -> Result<(), CommandError> {
     let executable = Executable::compile(&bound, &device, &Options::default())?;
     let (report, compiled) = (executable.report(), executable.compiled());
     if args.json {
-        let kernels: Vec<_> =
-            report.kernels.iter().map(|k| json!({ "name": k.name, "kind": k.kind, "note": k.note })).collect();
+        let kernels: Vec<_> = report
+            .kernels
+            .iter()
+            .map(|k| json!({ "name": k.name, "kind": k.kind, "note": k.note }))
+            .collect();
         let buffers: Vec<_> = report
             .buffers
             .iter()

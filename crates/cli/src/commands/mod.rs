@@ -40,7 +40,9 @@ pub enum CommandError {
     #[error("cannot write the result: {0}")]
     Output(#[from] io::Error),
     /// The loss is not a number any more.
-    #[error("the loss became {loss} at step {step}: the run was stopped, and the last finite state is kept; try a lower --lr")]
+    #[error(
+        "the loss became {loss} at step {step}: the run was stopped, and the last finite state is kept; try a lower --lr"
+    )]
     Diverged {
         /// The step.
         step: u64,

@@ -29,7 +29,11 @@ pub struct Images {
 
 impl Images {
     /// The compiled step and the task.
-    pub fn new(args: &TrainArgs, steps: u64, device: &Device) -> Result<(CompiledStep, Images), CommandError> {
+    pub fn new(
+        args: &TrainArgs,
+        steps: u64,
+        device: &Device,
+    ) -> Result<(CompiledStep, Images), CommandError> {
         let data = digits()?.split()?;
         let batch = (args.batch.unwrap_or(BATCH) as usize).min(data.train.len());
         let graph = mlp_graph(PIXELS, HIDDEN, 10, data.train.len())?;
@@ -71,7 +75,10 @@ impl Task for Images {
         vec![
             ("model".into(), format!("{PIXELS}-{HIDDEN}-10, ReLU")),
             ("batch".into(), format!("{} images", self.batch)),
-            ("data".into(), format!("{} digits to learn, {} held out", self.data.train.len(), self.data.test.len())),
+            (
+                "data".into(),
+                format!("{} digits to learn, {} held out", self.data.train.len(), self.data.test.len()),
+            ),
         ]
     }
 
