@@ -489,7 +489,9 @@ fn costly(op: &Op) -> bool {
         Op::Unary(u) => matches!(
             u.kind,
             UnaryKind::Exp
+                | UnaryKind::Expm1
                 | UnaryKind::Log
+                | UnaryKind::Log1p
                 | UnaryKind::Tanh
                 | UnaryKind::Erf
                 | UnaryKind::Sigmoid
