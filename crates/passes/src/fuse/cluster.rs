@@ -12,11 +12,10 @@
 //!
 //! Two clusters that both want a node become one when their domains agree and neither depends on the other.
 
-use super::analysis::{Analysis, Kind, Reader};
+use super::analysis::{Analysis, Kind, Reader, costly};
 use super::index::through;
 use crate::schedule::{Affine, Bound};
 use onestep_ir::Op;
-use onestep_ir::ops::{BinaryKind, UnaryKind};
 use std::collections::BTreeMap;
 
 /// A node's place in a cluster.
@@ -94,7 +93,7 @@ impl Cluster {
     fn needed_at(&self, a: &Analysis<'_>, reader: &Reader) -> Option<(Vec<Affine>, bool)> {
         let (mut index, bounds) = self.operand_index(a, reader.at, reader.slot)?;
         let mut bounded = !bounds.is_empty();
-        for &view in &reader.views {
+        for &view in reader.views.iter().filter(|v| a.kinds[**v] == Kind::View) {
             let node = a.nodes[view];
             let (from, to) = (a.sizes(node.operands[0]), a.sizes(node.results[0]));
             let t = through(&node.op, &from, &to, &index, &self.extents)?;
@@ -491,25 +490,4 @@ fn sorted(axes: &[usize]) -> Vec<usize> {
     let mut axes = axes.to_vec();
     axes.sort_unstable();
     axes
-}
-
-/// Whether computing an element twice is worse than storing it.
-fn costly(op: &Op) -> bool {
-    match op {
-        Op::Reduce(_) | Op::RandomBits(_) => true,
-        Op::Unary(u) => matches!(
-            u.kind,
-            UnaryKind::Exp
-                | UnaryKind::Expm1
-                | UnaryKind::Log
-                | UnaryKind::Log1p
-                | UnaryKind::Tanh
-                | UnaryKind::Erf
-                | UnaryKind::Sigmoid
-                | UnaryKind::Sin
-                | UnaryKind::Cos
-        ),
-        Op::Binary(b) => matches!(b.kind, BinaryKind::Pow),
-        _ => false,
-    }
 }
