@@ -9,7 +9,7 @@ use super::domain::Domain;
 use super::instr::{Block, Isa, cast, elementwise, float, random};
 use super::lower::{Lowered, Node, NodeOp};
 use super::reduce::{LANES, reducer};
-use super::step::{Accumulator, Program, Step, Value};
+use super::step::{Accumulator, Place, Program, Step, Value};
 use super::walk::Target;
 use super::{Mode, registers};
 use crate::error::CpuError;
@@ -93,7 +93,8 @@ pub fn compile(
     c.rows()?;
     c.terms(lowered, passes)?;
     c.row_stores(lowered, passes);
-    Ok(registers::assign(c.program, c.sections, c.scratch, passes))
+    let widest = c.order.iter().map(|&n| c.nodes[n].dtype.size()).max().unwrap_or(1);
+    Ok(registers::assign(c.program, c.sections, c.scratch, widest, passes))
 }
 
 /// The used nodes in depth-first order from the stores.
@@ -452,11 +453,22 @@ impl Compiler<'_> {
             NodeOp::Load(load) => {
                 let load = load.clone();
                 let points = self.points(node);
+                let (period, size) = (load.period(self.domain), load.size);
                 self.program.loads.push(load);
                 let load = self.program.loads.len() as u32 - 1;
+                if let Some(period) = period.filter(|&p| p <= self.program.block && section % 2 == 0) {
+                    let length = self.program.block + period;
+                    let area = self.allot(length * size);
+                    // Where the outer axes are known.
+                    self.sections.steps[1].push(Step::Pattern { load, area, period, length });
+                    self.sections.homes[value as usize] = Home::Moving;
+                    self.sections.steps[section].push(Step::Recur { value, area, period, size });
+                    return Ok(());
+                }
                 self.sections.steps[section].push(if points {
                     self.sections.homes[value as usize] = Home::Moving;
-                    Step::Point { value, load }
+                    let l = &self.program.loads[load as usize];
+                    Step::Point { value, place: Place::new(l.buffer, &l.place, l.size), load }
                 } else {
                     Step::Gather { value, load, scalar }
                 });

@@ -77,8 +77,15 @@ struct Split {
     points: usize,
 }
 
+/// Elements of a block, where rows and columns do not ask for fewer.
+const BLOCK: usize = 512;
 /// Bytes that a chunk moves, about.
 const CHUNK_BYTES: usize = 48 << 10;
+/// Chunks of a large kernel, and the most bytes that each then moves.
+const MANY_CHUNKS: usize = 256;
+const LARGE_CHUNK_BYTES: usize = 512 << 10;
+/// Bytes above which operands are taken to come from memory.
+const PREFETCH_BYTES: usize = 2 << 20;
 /// Fewest chunks of a kernel large enough to be shared.
 const FEW_CHUNKS: usize = 16;
 /// Bytes above which a kernel of fewer chunks is split by segments.
@@ -106,7 +113,7 @@ impl LoopTape {
         };
         let plain = merged.terms() == 1;
         let wanted = options.block.unwrap_or(match (mode, plain) {
-            (Mode::Row, _) | (_, true) => SEGMENT,
+            (Mode::Row, _) | (_, true) => BLOCK,
             _ => 128,
         });
         let domain = merged.with_mode(mode, wanted);
@@ -140,13 +147,16 @@ impl LoopTape {
         let mut program = compile::compile(&lowered, targets, &domain, block, isa)?;
         let points = domain.points();
         let step = if mode == Mode::Column { block } else { 1 };
-        let grain = (CHUNK_BYTES / bytes).max(1).next_multiple_of(step);
+        let all_bytes = points.saturating_mul(bytes);
+        let chunk_bytes = (all_bytes / MANY_CHUNKS).clamp(CHUNK_BYTES, LARGE_CHUNK_BYTES);
+        let grain = (chunk_bytes / bytes).max(1).next_multiple_of(step);
+        program.prefetch = all_bytes > PREFETCH_BYTES;
 
         let single = program.terms.iter().skip(1).all(Vec::is_empty)
             && program.pass_accumulators.iter().skip(1).all(Range::is_empty)
             && !program.accumulators.is_empty();
         let segments = terms.div_ceil(SEGMENT);
-        let few = points.div_ceil(grain) < FEW_CHUNKS && points.saturating_mul(bytes) > SPLIT_BYTES;
+        let few = points.div_ceil(grain) < FEW_CHUNKS && all_bytes > SPLIT_BYTES;
         let split = (single && few && segments > 1).then(|| {
             let points = step.min(points).max(1);
             let segment_bytes = (bytes / segments).max(1) * points;

@@ -23,7 +23,7 @@ use std::marker::PhantomData;
 /// Lanes of a segment.
 pub const LANES: usize = 16;
 /// Terms of a segment.
-pub const SEGMENT: usize = 512;
+pub const SEGMENT: usize = 1024;
 
 /// The instructions of one reduction.
 #[derive(Clone, Copy)]

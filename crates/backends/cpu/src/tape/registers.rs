@@ -4,11 +4,19 @@
 //! cache. A value made before a pass and used in it lives to the pass's end, which is a loop.
 
 use super::compile::{Home, Sections, row_section};
-use super::step::{Program, Step, Value};
+use super::step::{Place, Program, Step, Value};
 use super::walk::{Load, Target};
 
 /// Completes a program from its sections.
-pub fn assign(mut program: Program, mut sections: Sections, mut scratch: usize, passes: usize) -> Program {
+///
+/// `scratch` bytes are taken already; `widest` is the most bytes that an element of a register has.
+pub fn assign(
+    mut program: Program,
+    mut sections: Sections,
+    mut scratch: usize,
+    widest: usize,
+    passes: usize,
+) -> Program {
     for pass in 0..passes {
         let section = row_section(pass) + 1;
         join_stores(&program, &mut sections, section, section);
@@ -24,7 +32,8 @@ pub fn assign(mut program: Program, mut sections: Sections, mut scratch: usize, 
     }
     scratch = scratch.next_multiple_of(64);
 
-    let register = (program.block * 8).next_multiple_of(64);
+    // Not a power of two: registers would share the few lines of a cache set.
+    let register = program.block * widest + 64;
     let last_use = last_uses(&sections, passes);
     let mut free: Vec<usize> = vec![];
     let mut held: Vec<(usize, usize)> = vec![];
@@ -117,7 +126,9 @@ fn join_stores(program: &Program, sections: &mut Sections, from: usize, at: usiz
             continue;
         }
         let Step::Apply { f, args, .. } = sections.steps[from][k] else { continue };
-        sections.steps[from][k] = Step::ApplyOut { f, value, args, target, spare: 0 };
+        let (size, spare) = (place.size, 0);
+        let place = Place::new(place.buffer, &place.place, size);
+        sections.steps[from][k] = Step::ApplyOut { f, value, args, place, size, target, spare };
         sections.homes[value as usize] = Home::Moving;
         joined.push(i);
     }
@@ -136,7 +147,7 @@ fn reads_place(program: &Program, sections: &Sections, step: &Step, target: &Tar
     }
     let pointed = |value: Value| {
         sections.steps.iter().flatten().any(
-            |s| matches!(s, Step::Point { value: v, load } if *v == value && same(&program.loads[*load as usize])),
+            |s| matches!(s, Step::Point { value: v, load, .. } if *v == value && same(&program.loads[*load as usize])),
         )
     };
     step.uses().into_iter().any(pointed)

@@ -6,7 +6,7 @@
 use super::Mode;
 use super::domain::{Domain, Index, MOST_AXES};
 use super::reduce::{LANES, SEGMENT};
-use super::step::{Accumulator, Program, Step, Value};
+use super::step::{Accumulator, Place, Program, Step, Value};
 use super::walk;
 use std::ops::Range;
 
@@ -292,12 +292,10 @@ impl<'a> Run<'a> {
         first
     }
 
-    /// The address of a store's first element in this block.
-    #[inline]
-    fn address(&self, target: &walk::Target) -> *mut u8 {
-        let element = target.place.base(&self.index) + self.v as i64;
-        // SAFETY: the element exists: the block's first, of a target whose elements are adjacent.
-        unsafe { self.buffers[target.buffer.index()].offset(element as isize * target.size as isize) }
+    /// The address of a block's first element in its buffer.
+    #[inline(always)]
+    fn address(&self, place: &Place) -> *mut u8 {
+        self.buffers[place.buffer as usize].wrapping_offset(place.at(&self.index, self.v))
     }
 
     /// Carries out a section for the current block.
@@ -313,28 +311,40 @@ impl<'a> Run<'a> {
                         let [a, b, c] = args.map(|arg| self.at(arg));
                         f(self.at(*value), a, b, c, count(*scalar));
                     }
-                    Step::Point { value, load } => {
-                        let load = &program.loads[*load as usize];
-                        // The step is 1, or 0 for a scalar.
-                        let along = load.place.step.unwrap_or(0) * self.v as i64;
-                        let element = load.place.base(&self.index) + along;
-                        let buffer = self.buffers[load.buffer.index()];
-                        self.point(*value, buffer.offset(element as isize * load.size as isize));
+                    Step::Point { value, place, .. } => {
+                        let from = self.address(place);
+                        self.point(*value, from);
+                        if program.prefetch && place.step != 0 {
+                            prefetch(from.wrapping_offset(place.step * n as isize), n * place.step as usize);
+                        }
                     }
-                    Step::ApplyOut { f, value, args, target, spare } => {
-                        let target = &program.targets[*target as usize];
-                        let to = self.address(target);
+                    Step::ApplyOut { f, value, args, place, size, spare, .. } => {
+                        let to = self.address(place);
                         let [a, b, c] = args.map(|arg| self.at(arg));
                         // Generous: 8 bytes an element.
                         let near = |p: *mut u8| p.addr().abs_diff(to.addr()) < n * 8;
                         if near(a) || near(b) || near(c) {
                             let spare = self.scratch.add(*spare);
                             f(spare, a, b, c, n);
-                            std::ptr::copy_nonoverlapping(spare, to, n * target.size);
+                            std::ptr::copy_nonoverlapping(spare, to, n * size);
                         } else {
                             f(to, a, b, c, n);
                         }
                         self.point(*value, to);
+                    }
+                    Step::Recur { value, area, period, size } => {
+                        self.point(*value, self.scratch.add(area + self.v % period * size));
+                    }
+                    Step::Pattern { load, area, period, length } => {
+                        let load = &program.loads[*load as usize];
+                        let (from, to) = (self.buffers[load.buffer.index()], self.scratch.add(*area));
+                        load.gather(self.domain, &self.index, 0, *period, from, to);
+                        let mut done = *period;
+                        while done < *length {
+                            let more = done.min(length - done);
+                            std::ptr::copy_nonoverlapping(to, to.add(done * load.size), more * load.size);
+                            done += more;
+                        }
                     }
                     Step::Reduce { accumulator, value } => {
                         let a = &program.accumulators[*accumulator as usize];
@@ -402,4 +412,17 @@ impl<'a> Run<'a> {
             }
         }
     }
+}
+
+/// Asks for `bytes` from `p` on to come to the cache. What is there does not matter, nor whether anything is.
+#[inline(always)]
+fn prefetch(p: *const u8, bytes: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for line in 0..bytes.div_ceil(64) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch is a hint: it does not fault, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(p.wrapping_add(line * 64).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (p, bytes);
 }
