@@ -1,15 +1,16 @@
 //! From a kernel's body to nodes over storage dtypes that have arithmetic.
 //!
 //! Functions of f16 and bf16 become functions of f32 between casts, each result rounded to its dtype; reductions of
-//! them accumulate in f32 and round once. An index becomes an i64 index and a cast. A product used once, by a sum, is
-//! one node with it (with both roundings).
+//! them accumulate in f32 and round once. An index becomes an i64 index and a cast. Two f32 functions of
+//! which one is used only by the other become one node (with both roundings), where there is an instruction for it.
 
 use super::domain::{Domain, Line};
+use super::instr::float;
 use super::walk::{Condition, Load};
 use crate::error::CpuError;
 use onestep_ir::DType;
 use onestep_ir::ops::{BinaryKind, CompareKind, ReduceKind, UnaryKind};
-use onestep_passes::schedule::{BufferId, Expr, ExprId, LoopKernel};
+use onestep_passes::schedule::{Affine, Bound, BufferId, Expr, ExprId, LoopKernel};
 
 /// What a node computes from its operands.
 #[derive(Clone, Debug)]
@@ -19,8 +20,12 @@ pub enum NodeOp {
     Index(Line),
     Unary(UnaryKind),
     Binary(BinaryKind),
-    /// `a · b + c`, or `− c` when set; f32.
-    MulThen(bool),
+    /// `outer(inner(a, b), c)`, or `outer(c, inner(a, b))` when `second`; f32.
+    Pair {
+        inner: BinaryKind,
+        outer: BinaryKind,
+        second: bool,
+    },
     Compare(CompareKind),
     Select,
     Cast,
@@ -54,25 +59,37 @@ struct Lowering<'a> {
     of_expr: Vec<(usize, Option<usize>)>,
 }
 
-/// Lowers a body, after checking that operands fit their expressions and buffers.
-pub fn lower(
-    kernel: &LoopKernel,
-    domain: &Domain,
-    dtype_of: &dyn Fn(BufferId) -> DType,
-) -> Result<Lowered, CpuError> {
+/// Lowers a body that has been checked.
+pub fn lower(kernel: &LoopKernel, domain: &Domain) -> Lowered {
     let mut l = Lowering { domain, nodes: vec![], of_expr: vec![] };
-    for (i, e) in kernel.body.iter().enumerate() {
-        check(kernel, i, dtype_of)?;
+    for e in &kernel.body {
         let node = l.expression(&e.expr, e.dtype);
         l.of_expr.push((node, None));
     }
-    for s in &kernel.stores {
-        same_buffer(dtype_of, s.access.buffer, kernel.body[s.value.index()].dtype)?;
-    }
     let stored = kernel.stores.iter().map(|s| l.of_expr[s.value.index()].0).collect();
     let mut lowered = Lowered { nodes: l.nodes, stored };
-    lowered.join_products();
-    Ok(lowered)
+    lowered.join_pairs();
+    lowered
+}
+
+/// Checks that operands fit their expressions, accesses their buffers, and affine functions the domain.
+pub fn check(kernel: &LoopKernel, dtype_of: &dyn Fn(BufferId) -> DType) -> Result<(), CpuError> {
+    for i in 0..kernel.body.len() {
+        check_expression(kernel, i, dtype_of)?;
+    }
+    for s in &kernel.stores {
+        let Some(value) = kernel.body.get(s.value.index()) else {
+            return Err(CpuError::Malformed {
+                expr: s.value.index(),
+                why: "a store names it, but it is not there",
+            });
+        };
+        same_buffer(dtype_of, s.access.buffer, value.dtype)?;
+        if s.access.place.coefs.len() != kernel.extents.len() {
+            return Err(CpuError::Malformed { expr: s.value.index(), why: "its store is of another rank" });
+        }
+    }
+    Ok(())
 }
 
 fn same_buffer(
@@ -87,20 +104,29 @@ fn same_buffer(
     Err(CpuError::BufferDType { buffer: buffer.0, found, expected })
 }
 
-fn check(kernel: &LoopKernel, i: usize, dtype_of: &dyn Fn(BufferId) -> DType) -> Result<(), CpuError> {
+fn check_expression(
+    kernel: &LoopKernel,
+    i: usize,
+    dtype_of: &dyn Fn(BufferId) -> DType,
+) -> Result<(), CpuError> {
     let e = &kernel.body[i];
     let malformed = |why| Err(CpuError::Malformed { expr: i, why });
     if e.expr.operands().iter().any(|o| o.index() >= i) {
         return malformed("an operand does not stand before it");
     }
     let dtype = |id: &ExprId| kernel.body[id.index()].dtype;
+    let whole = |a: &Affine| a.coefs.len() == kernel.extents.len();
     match &e.expr {
         Expr::Load { access, bounds, .. } => {
             if bounds.iter().any(|b| b.step < 1) {
                 return malformed("a bound's step is not positive");
             }
+            if !whole(&access.place) || !bounds.iter().all(|b| whole(&b.index)) {
+                return malformed("it is of another rank");
+            }
             same_buffer(dtype_of, access.buffer, e.dtype)
         }
+        Expr::Index(affine) if !whole(affine) => malformed("it is of another rank"),
         Expr::Binary(_, a, b) if dtype(a) != dtype(b) || dtype(a) != e.dtype => {
             malformed("its operands are not of its dtype")
         }
@@ -189,11 +215,8 @@ impl Lowering<'_> {
     fn expression(&mut self, expr: &Expr, dtype: DType) -> usize {
         match expr {
             Expr::Load { access, bounds, fill } => {
-                let condition = |b: &onestep_passes::schedule::Bound| Condition {
-                    index: self.domain.line(&b.index),
-                    size: b.size,
-                    step: b.step,
-                };
+                let condition =
+                    |b: &Bound| Condition { index: self.domain.line(&b.index), size: b.size, step: b.step };
                 let load = Load {
                     buffer: access.buffer,
                     place: self.domain.line(&access.place),
@@ -235,33 +258,31 @@ impl Lowering<'_> {
 }
 
 impl Lowered {
-    /// Makes one node of a product and the only sum that uses it.
-    fn join_products(&mut self) {
+    /// Makes one node of two functions of which one is used only by the other.
+    fn join_pairs(&mut self) {
         let mut uses = vec![0; self.nodes.len()];
         self.nodes.iter().flat_map(|n| &n.args).chain(&self.stored).for_each(|&a| uses[a] += 1);
         for i in 0..self.nodes.len() {
             let node = &self.nodes[i];
-            let NodeOp::Binary(kind @ (BinaryKind::Add | BinaryKind::Sub)) = node.op else { continue };
+            let NodeOp::Binary(outer) = node.op else { continue };
             if node.dtype != DType::F32 {
                 continue;
             }
-            let joinable = |&p: &usize| {
-                let product = &self.nodes[p];
-                let same_loop = product.axes == node.axes && product.stage == node.stage;
-                matches!(product.op, NodeOp::Binary(BinaryKind::Mul)) && uses[p] == 1 && same_loop
+            let inner_of = |place: usize| {
+                let (below, second) = (&self.nodes[node.args[place]], place == 1 && outer == BinaryKind::Sub);
+                let same_loop = below.axes == node.axes && below.stage == node.stage;
+                match below.op {
+                    NodeOp::Binary(inner) if uses[node.args[place]] == 1 && same_loop => {
+                        float::pairs(inner, outer, second).then_some((inner, second, place))
+                    }
+                    _ => None,
+                }
             };
-            // A sum commutes to the bit; a difference has the product on its left.
-            let (product, other) = match (kind, joinable(&node.args[0]), joinable(&node.args[1])) {
-                (_, true, _) => (node.args[0], node.args[1]),
-                (BinaryKind::Add, false, true) => (node.args[1], node.args[0]),
-                _ => continue,
-            };
-            let [mut a, mut b] = [self.nodes[product].args[0], self.nodes[product].args[1]];
-            if self.nodes[b].axes < self.nodes[a].axes {
-                (a, b) = (b, a);
-            }
-            self.nodes[i].args = vec![a, b, other];
-            self.nodes[i].op = NodeOp::MulThen(kind == BinaryKind::Sub);
+            let Some((inner, second, place)) = inner_of(0).or_else(|| inner_of(1)) else { continue };
+            let below = node.args[place];
+            let args = vec![self.nodes[below].args[0], self.nodes[below].args[1], node.args[1 - place]];
+            self.nodes[i].args = args;
+            self.nodes[i].op = NodeOp::Pair { inner, outer, second };
         }
     }
 }

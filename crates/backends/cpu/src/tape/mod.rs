@@ -27,7 +27,7 @@ use domain::{Domain, MOST_AXES};
 pub use instr::Isa;
 use lower::NodeOp;
 use onestep_ir::DType;
-use onestep_passes::schedule::{BufferId, LoopKernel};
+use onestep_passes::schedule::{BufferId, Expr, LoopKernel};
 use reduce::SEGMENT;
 use run::{Part, Run};
 use std::ops::Range;
@@ -49,7 +49,7 @@ pub struct Options {
     pub isa: Option<Isa>,
     /// The mode. Kernels without reduced axes have one mode only.
     pub mode: Option<Mode>,
-    /// Elements of a block; at most [`SEGMENT`] in row mode.
+    /// Elements of a block, in column mode.
     pub block: Option<usize>,
 }
 
@@ -77,15 +77,21 @@ struct Split {
     points: usize,
 }
 
-/// Elements of a block, where rows and columns do not ask for fewer.
+/// Elements of a block of a kernel without reductions.
 const BLOCK: usize = 512;
+/// The same where operands come from memory: streams that take turns in short bursts keep it busier.
+const SHORT_BLOCK: usize = 256;
+/// Bytes above which operands are taken to come from memory.
+const BEYOND_CACHE: usize = 2 << 20;
+/// Elements of a block of column mode, most.
+const COLUMN_BLOCK: usize = 128;
+/// Elements that column mode keeps between passes, for each value.
+const KEPT: usize = 64 << 10;
 /// Bytes that a chunk moves, about.
 const CHUNK_BYTES: usize = 48 << 10;
 /// Chunks of a large kernel, and the most bytes that each then moves.
 const MANY_CHUNKS: usize = 256;
 const LARGE_CHUNK_BYTES: usize = 512 << 10;
-/// Bytes above which operands are taken to come from memory.
-const PREFETCH_BYTES: usize = 2 << 20;
 /// Fewest chunks of a kernel large enough to be shared.
 const FEW_CHUNKS: usize = 16;
 /// Bytes above which a kernel of fewer chunks is split by segments.
@@ -103,6 +109,7 @@ impl LoopTape {
         dtype_of: &dyn Fn(BufferId) -> DType,
         options: Options,
     ) -> Result<LoopTape, CpuError> {
+        lower::check(kernel, dtype_of)?;
         let merged = Domain::merged(kernel);
         if merged.extents.len() > MOST_AXES {
             return Err(CpuError::Rank { rank: merged.extents.len(), most: MOST_AXES });
@@ -111,16 +118,16 @@ impl LoopTape {
             Some(mode) if merged.parallel < merged.extents.len() => mode,
             _ => choose_mode(kernel, &merged),
         };
-        let plain = merged.terms() == 1;
-        let wanted = options.block.unwrap_or(match (mode, plain) {
-            (Mode::Row, _) | (_, true) => BLOCK,
-            _ => 128,
-        });
+        let wanted = options.block.unwrap_or_else(|| choose_block(kernel, &merged));
         let domain = merged.with_mode(mode, wanted);
         let group: usize = domain.vector_extents().iter().product();
-        let block = wanted.min(SEGMENT).min(group.next_multiple_of(16).max(16));
+        let block = match mode {
+            // A block is a segment.
+            Mode::Row => SEGMENT.min(group.next_multiple_of(16).max(16)),
+            Mode::Column => wanted.min(group.next_multiple_of(16).max(16)),
+        };
 
-        let lowered = lower::lower(kernel, &domain, dtype_of)?;
+        let lowered = lower::lower(kernel, &domain);
         let targets: Vec<walk::Target> = kernel
             .stores
             .iter()
@@ -150,7 +157,6 @@ impl LoopTape {
         let all_bytes = points.saturating_mul(bytes);
         let chunk_bytes = (all_bytes / MANY_CHUNKS).clamp(CHUNK_BYTES, LARGE_CHUNK_BYTES);
         let grain = (chunk_bytes / bytes).max(1).next_multiple_of(step);
-        program.prefetch = all_bytes > PREFETCH_BYTES;
 
         let single = program.terms.iter().skip(1).all(Vec::is_empty)
             && program.pass_accumulators.iter().skip(1).all(Range::is_empty)
@@ -273,9 +279,22 @@ fn align(p: *mut u8) -> *mut u8 {
     p.wrapping_add(p.addr().next_multiple_of(64) - p.addr())
 }
 
+/// Elements of a block in column mode.
+fn choose_block(kernel: &LoopKernel, merged: &Domain) -> usize {
+    let terms = merged.terms();
+    if terms > 1 {
+        // Lanes, and what is kept between passes, are blocks.
+        let stages = kernel.stages().into_iter().max().unwrap_or(0);
+        return if stages > 1 { (KEPT / terms).clamp(16, COLUMN_BLOCK) & !15 } else { COLUMN_BLOCK };
+    }
+    let sizes = kernel.body.iter().filter(|e| matches!(e.expr, Expr::Load { .. })).map(|e| e.dtype.size());
+    let stored = kernel.stores.iter().map(|s| kernel.body[s.value.index()].dtype.size());
+    let bytes = sizes.chain(stored).sum::<usize>();
+    if merged.points().saturating_mul(bytes) > BEYOND_CACHE { SHORT_BLOCK } else { BLOCK }
+}
+
 /// The mode of a kernel: along rows, unless rows are short and many or memory runs across them.
 fn choose_mode(kernel: &LoopKernel, merged: &Domain) -> Mode {
-    use onestep_passes::schedule::Expr;
     let (points, terms) = (merged.points(), merged.terms());
     if terms == 1 || merged.parallel == merged.extents.len() {
         return Mode::Column;

@@ -3,8 +3,10 @@
 //! A register is a block in scratch, free again after its value's last use, so that a long tape stays in the first-level
 //! cache. A value made before a pass and used in it lives to the pass's end, which is a loop.
 
+use super::Mode;
 use super::compile::{Home, Sections, row_section};
-use super::step::{Place, Program, Step, Value};
+use super::domain::Domain;
+use super::step::{Place, Program, Step, Sum, Value};
 use super::walk::{Load, Target};
 
 /// Completes a program from its sections.
@@ -15,6 +17,7 @@ pub fn assign(
     mut sections: Sections,
     mut scratch: usize,
     widest: usize,
+    domain: &Domain,
     passes: usize,
 ) -> Program {
     for pass in 0..passes {
@@ -80,7 +83,21 @@ pub fn assign(
         program.terms.push(next());
     }
     program.last = next();
+    program.sums = program.terms.iter().map(|t| plain_sum(t, domain)).collect();
     program
+}
+
+/// What a pass comes to when it only reduces a load over one axis.
+fn plain_sum(steps: &[Step], domain: &Domain) -> Option<Sum> {
+    let [Step::Point { value, place, .. }, Step::Reduce { accumulator, value: reduced }] = steps else {
+        return None;
+    };
+    if value != reduced || domain.mode == Mode::Row || domain.extents.len() != domain.parallel + 1 {
+        return None;
+    }
+    let axis = domain.parallel;
+    let stride = place.outer.iter().find(|(a, _)| *a as usize == axis)?.1;
+    Some(Sum { accumulator: *accumulator, place: place.clone(), axis, stride })
 }
 
 /// For each value, the position of its last use, in steps over all sections.
@@ -128,7 +145,7 @@ fn join_stores(program: &Program, sections: &mut Sections, from: usize, at: usiz
         let Step::Apply { f, args, .. } = sections.steps[from][k] else { continue };
         let (size, spare) = (place.size, 0);
         let place = Place::new(place.buffer, &place.place, size);
-        sections.steps[from][k] = Step::ApplyOut { f, value, args, place, size, target, spare };
+        sections.steps[from][k] = Step::ApplyOut { f, value, args, place, size, spare };
         sections.homes[value as usize] = Home::Moving;
         joined.push(i);
     }

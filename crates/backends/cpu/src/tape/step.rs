@@ -34,15 +34,7 @@ pub enum Step {
     Apply { f: Block, value: Value, args: [Value; 3], scalar: bool },
     /// An instruction whose result goes straight to a buffer, or by way of the spare register (an offset in scratch)
     /// where an operand is that very memory.
-    ApplyOut {
-        f: Block,
-        value: Value,
-        args: [Value; 3],
-        place: Place,
-        size: usize,
-        target: u32,
-        spare: usize,
-    },
+    ApplyOut { f: Block, value: Value, args: [Value; 3], place: Place, size: usize, spare: usize },
     /// Random bits of scalar key words and step.
     Random {
         f: Random,
@@ -142,6 +134,16 @@ pub struct Accumulator {
     pub scalar: bool,
 }
 
+/// A pass of column mode that reduces a load as it is, over one axis.
+pub struct Sum {
+    pub accumulator: u32,
+    pub place: Place,
+    /// The reduced axis.
+    pub axis: usize,
+    /// Bytes from term to term.
+    pub stride: isize,
+}
+
 /// A compiled body.
 #[derive(Default)]
 pub struct Program {
@@ -153,6 +155,8 @@ pub struct Program {
     pub rows: Vec<Vec<Step>>,
     /// By pass: for each block of a row, or each term of a block of rows.
     pub terms: Vec<Vec<Step>>,
+    /// By pass, whether it is a plain sum (or maximum …) over a load.
+    pub sums: Vec<Option<Sum>>,
     /// The accumulators of each pass: a range of `accumulators`.
     pub pass_accumulators: Vec<std::ops::Range<usize>>,
     /// Stores of row values, at the end of each row or block of rows.
@@ -173,9 +177,6 @@ pub struct Program {
     pub constant: Vec<(Value, usize)>,
     /// Elements of a block.
     pub block: usize,
-    /// Whether a block asks for the memory of the next one: where operands do not come from a cache, a pass of one
-    /// instruction over one stream alone does not keep memory busy.
-    pub prefetch: bool,
     /// Where the pointer table lies in scratch.
     pub table: usize,
     /// Bytes of scratch, the table included.
