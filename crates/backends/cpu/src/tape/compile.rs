@@ -8,7 +8,7 @@
 mod keep;
 
 use super::domain::Domain;
-use super::instr::{Block, Isa, cast, elementwise, float, random};
+use super::instr::{Block, Isa, cast, elementwise, joined, random};
 use super::lower::{Lowered, Node, NodeOp};
 use super::reduce::{LANES, reducer};
 use super::step::{Accumulator, Place, Program, Step, Value};
@@ -425,8 +425,9 @@ impl Compiler<'_> {
             }
             NodeOp::Pair { inner, outer, second } => {
                 let scalars = [args[0].1, args[1].1, args[2].1];
-                defined(float::pair(*inner, *outer, *second, scalars, isa), outer.name())?
+                defined(joined::pair(*inner, *outer, *second, scalars, isa), outer.name())?
             }
+            NodeOp::RootQuotient => joined::root_quotient([args[0].1, args[1].1, args[2].1], isa),
             NodeOp::Select => elementwise::select(n.dtype.size(), [args[0].1, args[1].1, args[2].1], isa),
             NodeOp::Cast => cast::cast(of_arg(0), n.dtype, isa),
             NodeOp::Literal(_) | NodeOp::Reduce(_) => return Ok(()),

@@ -5,7 +5,7 @@
 //! which one is used only by the other become one node (with both roundings), where there is an instruction for it.
 
 use super::domain::{Domain, Line};
-use super::instr::float;
+use super::instr::joined;
 use super::walk::{Condition, Load};
 use crate::error::CpuError;
 use onestep_ir::DType;
@@ -20,6 +20,8 @@ pub enum NodeOp {
     Index(Line),
     Unary(UnaryKind),
     Binary(BinaryKind),
+    /// `a / (√b + c)`; f32.
+    RootQuotient,
     /// `outer(inner(a, b), c)`, or `outer(c, inner(a, b))` when `second`; f32.
     Pair {
         inner: BinaryKind,
@@ -68,6 +70,7 @@ pub fn lower(kernel: &LoopKernel, domain: &Domain) -> Lowered {
     }
     let stored = kernel.stores.iter().map(|s| l.of_expr[s.value.index()].0).collect();
     let mut lowered = Lowered { nodes: l.nodes, stored };
+    lowered.join_root_quotients();
     lowered.join_pairs();
     lowered
 }
@@ -258,10 +261,56 @@ impl Lowering<'_> {
 }
 
 impl Lowered {
-    /// Makes one node of two functions of which one is used only by the other.
-    fn join_pairs(&mut self) {
+    /// How often each node is used.
+    fn uses(&self) -> Vec<usize> {
         let mut uses = vec![0; self.nodes.len()];
         self.nodes.iter().flat_map(|n| &n.args).chain(&self.stored).for_each(|&a| uses[a] += 1);
+        uses
+    }
+
+    /// Whether `node` is only used by `user`, at the same points.
+    fn belongs(&self, uses: &[usize], node: usize, user: &Node) -> bool {
+        let n = &self.nodes[node];
+        uses[node] == 1 && n.axes == user.axes && n.stage == user.stage
+    }
+
+    /// Makes one node of each `a / (√b + c)`.
+    fn join_root_quotients(&mut self) {
+        let uses = self.uses();
+        for i in 0..self.nodes.len() {
+            let node = &self.nodes[i];
+            if !matches!(node.op, NodeOp::Binary(BinaryKind::Div)) || node.dtype != DType::F32 {
+                continue;
+            }
+            let [a, sum] = [node.args[0], node.args[1]];
+            if !matches!(self.nodes[sum].op, NodeOp::Binary(BinaryKind::Add))
+                || !self.belongs(&uses, sum, node)
+            {
+                continue;
+            }
+            let [x, y] = [self.nodes[sum].args[0], self.nodes[sum].args[1]];
+            let is_root = |n: usize| {
+                matches!(self.nodes[n].op, NodeOp::Unary(UnaryKind::Sqrt)) && self.belongs(&uses, n, node)
+            };
+            let (root, c) = match (is_root(x), is_root(y)) {
+                (true, _) => (x, y),
+                (_, true) => (y, x),
+                _ => continue,
+            };
+            let args = vec![a, self.nodes[root].args[0], c];
+            self.nodes[i].args = args;
+            self.nodes[i].op = NodeOp::RootQuotient;
+            // No longer used, and so no operand of a pair.
+            self.nodes[sum].args.clear();
+            self.nodes[root].args.clear();
+            self.nodes[sum].op = NodeOp::Literal(0);
+            self.nodes[root].op = NodeOp::Literal(0);
+        }
+    }
+
+    /// Makes one node of two functions of which one is used only by the other.
+    fn join_pairs(&mut self) {
+        let uses = self.uses();
         for i in 0..self.nodes.len() {
             let node = &self.nodes[i];
             let NodeOp::Binary(outer) = node.op else { continue };
@@ -269,11 +318,11 @@ impl Lowered {
                 continue;
             }
             let inner_of = |place: usize| {
-                let (below, second) = (&self.nodes[node.args[place]], place == 1 && outer == BinaryKind::Sub);
-                let same_loop = below.axes == node.axes && below.stage == node.stage;
-                match below.op {
-                    NodeOp::Binary(inner) if uses[node.args[place]] == 1 && same_loop => {
-                        float::pairs(inner, outer, second).then_some((inner, second, place))
+                let below = node.args[place];
+                let second = place == 1 && outer == BinaryKind::Sub;
+                match self.nodes[below].op {
+                    NodeOp::Binary(inner) if self.belongs(&uses, below, node) => {
+                        joined::pairs(inner, outer, second).then_some((inner, second, place))
                     }
                     _ => None,
                 }
