@@ -428,6 +428,9 @@ impl Compiler<'_> {
                 defined(joined::pair(*inner, *outer, *second, scalars, isa), outer.name())?
             }
             NodeOp::RootQuotient => joined::root_quotient([args[0].1, args[1].1, args[2].1], isa),
+            NodeOp::Composed { outer, inner } => {
+                defined(joined::composed(*outer, *inner, [args[0].1, args[1].1], isa), outer.name())?
+            }
             NodeOp::Select => elementwise::select(n.dtype.size(), [args[0].1, args[1].1, args[2].1], isa),
             NodeOp::Cast => cast::cast(of_arg(0), n.dtype, isa),
             NodeOp::Literal(_) | NodeOp::Reduce(_) => return Ok(()),

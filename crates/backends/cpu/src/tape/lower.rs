@@ -22,6 +22,11 @@ pub enum NodeOp {
     Binary(BinaryKind),
     /// `a / (√b + c)`; f32.
     RootQuotient,
+    /// `outer(inner(a, b))`; f32.
+    Composed {
+        outer: UnaryKind,
+        inner: BinaryKind,
+    },
     /// `outer(inner(a, b), c)`, or `outer(c, inner(a, b))` when `second`; f32.
     Pair {
         inner: BinaryKind,
@@ -313,6 +318,16 @@ impl Lowered {
         let uses = self.uses();
         for i in 0..self.nodes.len() {
             let node = &self.nodes[i];
+            if let NodeOp::Unary(outer) = node.op
+                && node.dtype == DType::F32
+                && let NodeOp::Binary(inner) = self.nodes[node.args[0]].op
+                && joined::composes(outer, inner)
+                && self.belongs(&uses, node.args[0], node)
+            {
+                self.nodes[i].args = self.nodes[node.args[0]].args.clone();
+                self.nodes[i].op = NodeOp::Composed { outer, inner };
+                continue;
+            }
             let NodeOp::Binary(outer) = node.op else { continue };
             if node.dtype != DType::F32 {
                 continue;

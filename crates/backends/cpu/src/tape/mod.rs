@@ -143,7 +143,7 @@ impl LoopTape {
         let times = |axes: u32| if axes & domain.reduced_axes() != 0 { terms } else { 1 };
         let loads = lowered.nodes.iter().map(|n| match &n.op {
             NodeOp::Load(load) => load.size * times(n.axes),
-            NodeOp::Unary(_) => 8 * times(n.axes),
+            NodeOp::Unary(_) | NodeOp::Composed { .. } => 8 * times(n.axes),
             NodeOp::Random(_) => 32 * times(n.axes),
             _ => times(n.axes),
         });

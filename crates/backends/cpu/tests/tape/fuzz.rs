@@ -151,7 +151,7 @@ fn options(isa: Option<Isa>, mode: Option<Mode>, block: Option<usize>) -> Option
 
 #[test]
 fn random_kernels() {
-    let cases = std::env::var("TAPE_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(300);
+    let cases = std::env::var("TAPE_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(200);
     let (one, two) = (Pool::serial(), Pool::new(2).expect("a worker starts"));
     for seed in 0..cases {
         let mut rng = Rng(seed);

@@ -9,7 +9,7 @@ use onestep_passes::schedule::reference::Number;
 use onestep_passes::schedule::{Affine, Expr, ExprId};
 use std::collections::BTreeMap;
 
-const N: usize = 1100;
+const N: usize = 700;
 
 /// Numbers of a dtype: the edges, then random ones of every magnitude.
 fn edges(dtype: DType, rng: &mut Rng) -> Vec<u64> {
@@ -174,6 +174,23 @@ fn pairs_of_functions() {
                 b.store(s, true);
                 b.sizes = vec![N; 4];
                 check(&b, 0.0);
+            }
+        }
+    }
+}
+
+#[test]
+fn functions_of_functions() {
+    for scalars in 0..4 {
+        for inner in [BinaryKind::Add, BinaryKind::Sub, BinaryKind::Mul] {
+            for outer in [UnaryKind::Relu, UnaryKind::Exp] {
+                let mut b = Builder::new(&[N], 1);
+                let [x, y] = [0, 1].map(|k| b.load(F32, &[i64::from(scalars >> k & 1 == 0)]));
+                let p = b.binary(inner, x, y);
+                let z = b.unary(outer, p);
+                b.store(z, true);
+                b.sizes = vec![N; 3];
+                check(&b, if outer == UnaryKind::Exp { 2.0 } else { 0.0 });
             }
         }
     }

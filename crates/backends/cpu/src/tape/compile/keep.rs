@@ -71,7 +71,7 @@ impl Compiler<'_> {
             NodeOp::Unary(
                 UnaryKind::Neg | UnaryKind::Abs | UnaryKind::Relu | UnaryKind::Not | UnaryKind::IsNan,
             ) => 1,
-            NodeOp::Unary(_) => 4,
+            NodeOp::Unary(_) | NodeOp::Composed { .. } | NodeOp::RootQuotient => 4,
             _ => 1,
         };
         n.args.iter().fold(own, |sum, &a| sum + self.cost(a).min(100)).min(100)

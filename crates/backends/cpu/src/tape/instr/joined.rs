@@ -3,8 +3,9 @@
 //! A simple instruction costs what its loads and stores cost, so that two in one take little more time than one; and
 //! what a square root and a division leave idle is put to use only within one loop.
 
-use super::{Arg, Block, Isa, Lane, instantiate};
-use onestep_ir::ops::BinaryKind;
+use super::{Arg, Block, Isa, Lane, instantiate, two};
+use crate::math::single;
+use onestep_ir::ops::{BinaryKind, UnaryKind};
 
 /// Two functions in one instruction: `(a ∘ b) ∗ c`, each with its own rounding, for the common pairs. `INNER` and `OUTER`
 /// are places in [`INNERS`] and [`OUTERS`]; operands are scalars by their flags.
@@ -111,4 +112,29 @@ pub fn root_quotient(scalar: [bool; 3], isa: Isa) -> Block {
         // All scalars: blocks of one. (`b` is a scalar only with the whole.)
         _ => instantiate::<RootQuotient<false, false>>(isa),
     }
+}
+
+/// The instruction of a unary function of a binary one's result, for those that follow each other often: a bias and a
+/// relu, a shift and an exponential.
+pub fn composed(outer: UnaryKind, inner: BinaryKind, scalar: [bool; 2], isa: Isa) -> Option<Block> {
+    macro_rules! inner {
+        (|$x:ident| $outer:expr) => {
+            match inner {
+                BinaryKind::Add => two!(isa, scalar, f32 => f32, |a, b| { let $x = a + b; $outer }),
+                BinaryKind::Sub => two!(isa, scalar, f32 => f32, |a, b| { let $x = a - b; $outer }),
+                BinaryKind::Mul => two!(isa, scalar, f32 => f32, |a, b| { let $x = a * b; $outer }),
+                _ => return None,
+            }
+        };
+    }
+    Some(match outer {
+        UnaryKind::Relu => inner!(|x| if x < 0.0 { 0.0 } else { x }),
+        UnaryKind::Exp => inner!(|x| single::exp(x)),
+        _ => return None,
+    })
+}
+
+/// Whether [`composed`] has an instruction.
+pub fn composes(outer: UnaryKind, inner: BinaryKind) -> bool {
+    matches!(outer, UnaryKind::Relu | UnaryKind::Exp) && INNERS.contains(&inner)
 }
