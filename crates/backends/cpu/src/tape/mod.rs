@@ -42,7 +42,7 @@ pub enum Mode {
     Column,
 }
 
-/// What is otherwise chosen by the kernel and the processor; for tests and measurements.
+/// What is otherwise chosen by the kernel and the processor. But for `whole_rows`, for tests and measurements.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Options {
     /// The instructions.
@@ -51,6 +51,8 @@ pub struct Options {
     pub mode: Option<Mode>,
     /// Elements of a block, in column mode.
     pub block: Option<usize>,
+    /// Whether rows stay whole, so that there is one phase and [`LoopTape::run_rows`] can run any of them.
+    pub whole_rows: bool,
 }
 
 /// A compiled loop kernel.
@@ -163,7 +165,7 @@ impl LoopTape {
             && !program.accumulators.is_empty();
         let segments = terms.div_ceil(SEGMENT);
         let few = points.div_ceil(grain) < FEW_CHUNKS && all_bytes > SPLIT_BYTES;
-        let split = (single && few && segments > 1).then(|| {
+        let split = (single && few && segments > 1 && !options.whole_rows).then(|| {
             let points = step.min(points).max(1);
             let segment_bytes = (bytes / segments).max(1) * points;
             Split { segments: (CHUNK_BYTES / segment_bytes).clamp(1, segments), points }
@@ -257,7 +259,7 @@ impl LoopTape {
         }
     }
 
-    /// Runs a range of rows; only for kernels of one phase. A row is a point of the parallel axes, or, for a kernel
+    /// Runs a range of rows; only for kernels of one phase (see [`Options::whole_rows`]). A row is a point of the parallel axes, or, for a kernel
     /// without reduced axes, an index of the leading axis.
     ///
     /// # Safety
