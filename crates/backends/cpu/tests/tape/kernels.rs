@@ -184,7 +184,7 @@ fn swap_in_place() {
 #[test]
 fn sums_of_every_length() {
     for n in [0, 1, 15, 16, 17, 100, 511, 512, 513, 2000, 8192, 8193] {
-        for rows in [1, 3, 130] {
+        for rows in [1, 3, 130].into_iter().filter(|rows| rows * n < 30_000) {
             for transposed in [false, true] {
                 for kind in [ReduceKind::Sum, ReduceKind::Max] {
                     let mut b = Builder::new(&[rows, n], 1);
