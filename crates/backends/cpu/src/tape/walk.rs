@@ -132,6 +132,23 @@ impl Load {
         });
     }
 
+    /// The number of elements after which a block of the vectorised axes repeats: those of the innermost axes on which
+    /// it lies dense, when it does not depend on the others of the group.
+    pub fn period(&self, domain: &Domain) -> Option<usize> {
+        if !self.bounds.is_empty()
+            || self.place.step.is_some()
+            || self.place.axes & domain.reduced_axes() != 0
+        {
+            return None;
+        }
+        let mut period = 1;
+        let mut axes = self.place.vector.iter().zip(domain.vector_extents()).rev().peekable();
+        while let Some((_, &n)) = axes.next_if(|&(&c, _)| c == period as i64) {
+            period *= n;
+        }
+        axes.all(|(&c, _)| c == 0).then_some(period)
+    }
+
     /// The part of a run in which every index lies in its range, and whether a step is left to test there.
     fn interval(&self, index: &Index, i: &[usize], length: usize) -> ((usize, usize), bool) {
         let (mut low, mut high, mut sparse) = (0, length as i64, false);
