@@ -39,6 +39,16 @@ impl Inner {
     }
 }
 
+/// The types, unless a tensor of one is larger than memory can address.
+fn addressable(types: Vec<Type>) -> Result<Vec<Type>, Mistake> {
+    match types.iter().find(|t| !t.is_addressable()) {
+        None => Ok(types),
+        Some(t) => {
+            Err(Mistake::new(format!("{t} has more elements than memory can address"), "use smaller sizes"))
+        }
+    }
+}
+
 impl GraphBuilder {
     /// An empty graph.
     pub fn new(name: &str) -> GraphBuilder {
@@ -102,6 +112,13 @@ impl GraphBuilder {
                             inner.fail(what, vec![], m, Loc::caller());
                             return None;
                         }
+                        (None, Some(b)) if b == 0 || !crate::graph::is_well_formed(&v.name) => {
+                            let fault = format!("dimension {:?} has bound {b}", v.name);
+                            let help =
+                                "give a bound of at least 1, and a name without quotes or control characters";
+                            inner.fail(what, vec![], Mistake::new(fault, help), Loc::caller());
+                            return None;
+                        }
                         (None, Some(b)) => {
                             inner.graph.dims.insert(v.name.clone(), b);
                         }
@@ -134,7 +151,7 @@ impl GraphBuilder {
             "state" => g.states.iter().any(|p| &*p.name == name),
             _ => g.outputs.iter().any(|p| &*p.name == name),
         };
-        let reserved = name.is_empty() || name.chars().any(|c| c.is_control() || c == '"' || c == '\\');
+        let reserved = !crate::graph::is_well_formed(name);
         let mistake = if taken {
             Mistake::new(format!("{kind} '{name}' exists already"), "choose another name")
         } else if reserved {
@@ -149,6 +166,16 @@ impl GraphBuilder {
         false
     }
 
+    fn interface_type(&self, kind: &str, ty: Type, loc: Loc) -> Option<Type> {
+        match addressable(vec![ty]) {
+            Ok(mut types) => types.pop(),
+            Err(mistake) => {
+                self.inner.borrow_mut().fail(kind, vec![], mistake, loc);
+                None
+            }
+        }
+    }
+
     /// An input, fed at each call.
     #[track_caller]
     pub fn input(&self, name: &str, dtype: DType, shape: impl IntoShape) -> Tensor<'_> {
@@ -157,8 +184,11 @@ impl GraphBuilder {
         if !self.name_is_free("input", name, loc) {
             return Tensor { g: self, value: None };
         }
+        let Some(ty) = self.interface_type("input", Type::new(dtype, shape), loc) else {
+            return self.poison();
+        };
         let mut inner = self.inner.borrow_mut();
-        let value = inner.graph.add_value(Type::new(dtype, shape), Def::Param);
+        let value = inner.graph.add_value(ty, Def::Param);
         inner.graph.body.params.push(value);
         inner.graph.inputs.push(Port { name: name.into(), value });
         Tensor { g: self, value: Some(value) }
@@ -172,8 +202,10 @@ impl GraphBuilder {
         if !self.name_is_free("state", &path, loc) {
             return Tensor { g: self, value: None };
         }
+        let ty = Type::new(dtype, Shape::fixed(shape));
+        let Some(ty) = self.interface_type("state", ty, loc) else { return self.poison() };
         let mut inner = self.inner.borrow_mut();
-        let value = inner.graph.add_value(Type::new(dtype, Shape::fixed(shape)), Def::Param);
+        let value = inner.graph.add_value(ty, Def::Param);
         inner.graph.body.params.push(value);
         inner.graph.states.push(StatePort { name: path.into(), value, role, init });
         Tensor { g: self, value: Some(value) }
@@ -352,7 +384,11 @@ impl GraphBuilder {
         let mut inner = self.inner.borrow_mut();
         let types: Vec<Type> = ids.iter().map(|v| inner.graph.ty(*v).clone()).collect();
         let region_types: Vec<RegionType> = regions.iter().map(|r| inner.graph.region_type(r)).collect();
-        match rule.infer_regions(&types, &region_types) {
+        let inferred = match rule.region_count() {
+            n if n == regions.len() => rule.infer_regions(&types, &region_types).and_then(addressable),
+            n => Err(Mistake::new(format!("has {n} region(s), got {}", regions.len()), "give it that many")),
+        };
+        match inferred {
             Err(mistake) => {
                 inner.fail(rule.name(), types, mistake, Loc::caller());
                 poisoned
@@ -460,5 +496,36 @@ impl Graph {
     pub fn region_type(&self, r: &Region) -> RegionType {
         let types = |vs: &[ValueId]| vs.iter().map(|v| self.ty(*v).clone()).collect();
         RegionType { params: types(&r.params), results: types(&r.results) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dim;
+    use crate::ops::BinaryKind;
+
+    #[test]
+    fn what_the_verifier_would_refuse_is_a_mistake() {
+        let fault = |build: &dyn Fn(&GraphBuilder)| {
+            let g = GraphBuilder::new("mistakes");
+            build(&g);
+            g.build().expect_err("a mistake").to_string()
+        };
+        let large = "more elements than memory can address";
+        assert!(fault(&|g| drop(g.input("x", DType::F32, [1 << 40, 1 << 40]).shape())).contains(large));
+        assert!(fault(&|g| drop(g.parameter("w", &[1 << 40, 1 << 40], Init::ZEROS).shape())).contains(large));
+        assert!(fault(&|g| drop(g.full(DType::F32, [1 << 40, 1 << 40], 0.0).shape())).contains(large));
+        assert!(
+            fault(&|g| drop(g.input("x", DType::F32, [dim("B").at_most(0)]).shape())).contains("has bound 0")
+        );
+        assert!(
+            fault(&|g| drop(g.input("x", DType::F32, [dim("").at_most(3)]).shape())).contains("name without")
+        );
+        let text = fault(&|g| {
+            let x = g.input("x", DType::F32, [3]);
+            g.emit_with_region(BinaryKind::Add, &[x, x], &[], |_| vec![]);
+        });
+        assert!(text.contains("has 0 region(s), got 1"), "{text}");
     }
 }

@@ -113,6 +113,18 @@ pub enum GraphError {
         /// The given shape.
         got_shape: Vec<usize>,
     },
+    /// The shape given for an input does not fit the declared one.
+    #[error("input '{name}' is {want} in the graph but has shape {got:?}: {message}")]
+    InputShape {
+        /// Name of the input.
+        name: String,
+        /// The type that the graph declares.
+        want: Box<Type>,
+        /// The given shape.
+        got: Vec<usize>,
+        /// What does not fit.
+        message: String,
+    },
     /// An op refused its operands' values, such as an index out of range.
     #[error("{op} at {loc}: {mistake}")]
     Eval {

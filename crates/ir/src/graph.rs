@@ -73,6 +73,12 @@ pub struct Region {
     pub results: Vec<ValueId>,
 }
 
+/// Whether an input, state, output or dimension may have this name: it is not empty, and has no quote, backslash or
+/// control character.
+pub(crate) fn is_well_formed(name: &str) -> bool {
+    !name.is_empty() && !name.chars().any(|c| c.is_control() || c == '"' || c == '\\')
+}
+
 /// A named value at the interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Port {

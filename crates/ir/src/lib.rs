@@ -14,20 +14,26 @@ pub mod shape;
 pub mod testing;
 
 mod array;
+mod bind;
 mod builder;
 mod dtype;
 mod error;
 mod graph;
 mod init;
+mod inline;
 mod tensor;
+mod text;
+mod verify;
 
 pub use array::{Array, Element};
 pub use attrs::{Attr, AttrReader, Attrs, Real};
+pub use bind::bind;
 pub use builder::GraphBuilder;
 pub use dtype::DType;
 pub use error::{ArrayError, BuildError, GraphError, Loc, Mistake, nearest};
 pub use graph::{Def, Graph, Node, NodeId, Port, Region, Role, StatePort, Update, Value, ValueId};
 pub use init::Init;
+pub use inline::inline_calls;
 pub use interp::{Data, Dense};
 pub use op::OpRule;
 pub use ops::Op;

@@ -17,48 +17,10 @@ pub type Rule<'r> = dyn for<'g> FnMut(&'g GraphBuilder, &Node, &[Tensor<'g>]) ->
 /// Rebuilds `graph` node by node; for each node, also in nested regions, `rule` may give replacements. A node is
 /// offered to the rule before its regions are; when the rule replaces it, its regions go with it.
 pub fn rewrite(graph: &Graph, rule: &mut Rule<'_>) -> Result<Graph, GraphError> {
-    rebuild(graph, interface(graph, &mut |ty| ty.clone()), rule, true)
-}
-
-/// Copies the nodes of a region of `graph` into `g`, with `args` for its parameters and `rule` applied to each node,
-/// and gives the region's results: what inlining and the derivatives of ops with regions are made of.
-pub fn splice<'g>(
-    g: &'g GraphBuilder,
-    graph: &Graph,
-    region: &Region,
-    args: &[Tensor<'g>],
-    rule: &mut Rule<'_>,
-) -> Vec<Tensor<'g>> {
-    let mut copy = Copier { g, graph, rule, keep_types: true, map: HashMap::new() };
-    copy.map.extend(region.params.iter().copied().zip(args.iter().copied()));
-    copy.nodes(region);
-    copy.all(&region.results)
-}
-
-/// A graph without nodes that has the dimensions, inputs and states of `graph`, their types mapped by `ty`.
-pub(crate) fn interface(graph: &Graph, ty: &mut dyn FnMut(&Type) -> Type) -> Graph {
-    let mut out = Graph { name: graph.name.clone(), dims: graph.dims.clone(), ..Graph::default() };
-    let mut map = HashMap::new();
-    for &v in &graph.body.params {
-        let new = out.add_value(ty(graph.ty(v)), Def::Param);
-        out.body.params.push(new);
-        map.insert(v, new);
-    }
-    out.inputs = graph.inputs.iter().map(|p| Port { name: p.name.clone(), value: map[&p.value] }).collect();
-    out.states = graph.states.iter().map(|s| StatePort { value: map[&s.value], ..s.clone() }).collect();
-    out
-}
-
-/// Rebuilds the body of `graph` on top of `interface`, which has the same parameters in the same order.
-pub(crate) fn rebuild(
-    graph: &Graph,
-    interface: Graph,
-    rule: &mut Rule<'_>,
-    keep_types: bool,
-) -> Result<Graph, GraphError> {
+    let interface = interface(graph);
     let params = interface.body.params.clone();
     let g = GraphBuilder::edit(interface);
-    let mut copy = Copier { g: &g, graph, rule, keep_types, map: HashMap::new() };
+    let mut copy = Copier { g: &g, graph, rule, map: HashMap::new() };
     copy.map.extend(graph.body.params.iter().copied().zip(params.into_iter().map(|v| g.tensor(v))));
     copy.nodes(&graph.body);
     let map = copy.map;
@@ -74,11 +36,39 @@ pub(crate) fn rebuild(
     g.build()
 }
 
+/// Copies the nodes of a region of `graph` into `g`, with `args` for its parameters and `rule` applied to each node,
+/// and gives the region's results: what inlining and the derivatives of ops with regions are made of.
+pub fn splice<'g>(
+    g: &'g GraphBuilder,
+    graph: &Graph,
+    region: &Region,
+    args: &[Tensor<'g>],
+    rule: &mut Rule<'_>,
+) -> Vec<Tensor<'g>> {
+    let mut copy = Copier { g, graph, rule, map: HashMap::new() };
+    copy.map.extend(region.params.iter().copied().zip(args.iter().copied()));
+    copy.nodes(region);
+    copy.all(&region.results)
+}
+
+/// A graph without nodes that has the dimensions, inputs and states of `graph`.
+fn interface(graph: &Graph) -> Graph {
+    let mut out = Graph { name: graph.name.clone(), dims: graph.dims.clone(), ..Graph::default() };
+    let mut map = HashMap::new();
+    for &v in &graph.body.params {
+        let new = out.add_value(graph.ty(v).clone(), Def::Param);
+        out.body.params.push(new);
+        map.insert(v, new);
+    }
+    out.inputs = graph.inputs.iter().map(|p| Port { name: p.name.clone(), value: map[&p.value] }).collect();
+    out.states = graph.states.iter().map(|s| StatePort { value: map[&s.value], ..s.clone() }).collect();
+    out
+}
+
 struct Copier<'a, 'r, 'g> {
     g: &'g GraphBuilder,
     graph: &'a Graph,
     rule: &'a mut Rule<'r>,
-    keep_types: bool,
     /// The new handle of each old value met so far.
     map: HashMap<ValueId, Tensor<'g>>,
 }
@@ -126,7 +116,7 @@ impl<'g> Copier<'_, '_, 'g> {
         let poisoned = new.iter().any(|t| t.value().is_none()) && !self.g.errors().is_empty();
         let got: Vec<Type> = new.iter().filter_map(|t| t.ty()).collect();
         let want: Vec<Type> = node.results.iter().map(|v| self.graph.ty(*v).clone()).collect();
-        if poisoned || got == want || !self.keep_types && got.len() == want.len() {
+        if poisoned || got == want {
             return new;
         }
         let list = |types: &[Type]| types.iter().map(Type::to_string).collect::<Vec<_>>().join(", ");
@@ -144,7 +134,7 @@ pub fn eliminate_dead(graph: &Graph) -> Graph {
         live[v.index()] = true;
     }
     mark(graph, &graph.body, &mut live);
-    let mut out = interface(graph, &mut |ty| ty.clone());
+    let mut out = interface(graph);
     let mut map: HashMap<ValueId, ValueId> =
         graph.body.params.iter().copied().zip(out.body.params.iter().copied()).collect();
     out.body.nodes = sweep(graph, &graph.body, &live, &mut map, &mut out);

@@ -32,6 +32,11 @@ impl Dim {
         self.vars.is_empty().then_some(self.coef)
     }
 
+    /// The number that the variables are multiplied with: the size, if there are none.
+    pub fn coef(&self) -> usize {
+        self.coef
+    }
+
     /// The variables in it.
     pub fn vars(&self) -> &[Arc<str>] {
         &self.vars

@@ -1,4 +1,20 @@
 //! Onestep's passes: functions from graph to graph, and at the end from graph to schedule and plan.
 
+pub mod cse;
+pub mod decompose;
+pub mod fold;
+pub mod fuse;
+pub mod group;
+pub mod guard;
+pub mod indices;
+pub mod legalize;
+pub mod pipeline;
 pub mod plan;
 pub mod schedule;
+pub mod simplify;
+
+mod error;
+mod target;
+
+pub use error::CompileError;
+pub use target::Target;

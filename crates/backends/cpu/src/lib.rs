@@ -11,6 +11,8 @@ pub mod math;
 pub mod pool;
 pub mod program;
 pub mod tape;
+mod target;
 
 pub use error::CpuError;
 pub use program::CpuProgram;
+pub use target::CpuTarget;

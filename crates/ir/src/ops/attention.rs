@@ -270,12 +270,15 @@ impl OpRule for Attention {
         let shift = top.equals(f64::NEG_INFINITY).select(0.0, top);
         let weights = (scores - shift).exp();
         let sum = weights.sum_keep(&[-1]);
-        let weights = weights / sum.equals(0.0).select(1.0, sum);
+        let blind = sum.equals(0.0);
+        // No logarithm of 0 in a row that sees nothing, nor its infinite slope.
+        let sum = blind.select(1.0, sum);
+        let lse = blind.select(f64::NEG_INFINITY, shift + sum.log());
+        let weights = weights / sum;
         let out = Matmul { transpose_a: false, transpose_b: false, dtype };
         let out = g.emit1(out, &[weights.cast(dtype), v]);
         let rows = Shape(sum.shape().0.into_iter().take(3).collect());
-        let lse = (shift + sum.log()).reshape(rows);
-        Some(vec![self.layout.swap(out), lse])
+        Some(vec![self.layout.swap(out), lse.reshape(rows)])
     }
 }
 

@@ -5,6 +5,7 @@ mod attention;
 mod attention_grad;
 mod binary;
 mod broadcast;
+mod call;
 mod cast;
 mod compare;
 mod concat;
@@ -40,6 +41,7 @@ pub use attention::{Attention, AttentionLayout};
 pub use attention_grad::AttentionGrad;
 pub use binary::{Binary, BinaryKind};
 pub use broadcast::Broadcast;
+pub use call::Call;
 pub use cast::Cast;
 pub use compare::{Compare, CompareKind};
 pub use concat::Concat;
@@ -71,7 +73,7 @@ pub use transpose::Transpose;
 pub use unary::{Unary, UnaryKind};
 
 use crate::op::{OpRule, OpTable, Sample};
-use crate::{AttrReader, Mistake};
+use crate::{Attr, AttrReader, Dim, Mistake};
 
 macro_rules! table {
     ($($op:ident),+ $(,)?) => {
@@ -100,6 +102,22 @@ macro_rules! table {
                     None => "see the op table in the documentation".to_string(),
                 };
                 Err(Mistake::new(format!("there is no op '{name}'"), help))
+            }
+
+            /// The same op with every dimension among its attributes mapped by `f`; `None` where `f` gives none.
+            pub fn map_dims(&self, mut f: impl FnMut(&Dim) -> Option<Dim>) -> Option<Op> {
+                let (name, attrs) = (self.rule().name(), self.rule().attrs());
+                if !attrs.iter().any(|(_, a)| matches!(a, Attr::Dims(_))) {
+                    return Some(self.clone());
+                }
+                let mut mapped = vec![];
+                for (name, attr) in attrs {
+                    mapped.push((name.to_string(), match attr {
+                        Attr::Dims(dims) => Attr::Dims(dims.iter().map(&mut f).collect::<Option<_>>()?),
+                        other => other,
+                    }));
+                }
+                Op::parse(name, &mut AttrReader::new(mapped)).ok()
             }
 
             /// Every mnemonic.
@@ -152,4 +170,5 @@ table!(
     Dropout,
     Attention,
     AttentionGrad,
+    Call,
 );

@@ -31,8 +31,12 @@ kinds!(
     Sign "sign",
     /// eˣ.
     Exp "exp",
+    /// eˣ − 1, accurate near 0.
+    Expm1 "expm1",
     /// Natural logarithm.
     Log "log",
+    /// ln(1 + x), accurate near 0.
+    Log1p "log1p",
     /// Square root, correctly rounded.
     Sqrt "sqrt",
     /// 1/√x.
@@ -76,7 +80,9 @@ impl UnaryKind {
             UnaryKind::Sign if x == 0.0 || x.is_nan() => x,
             UnaryKind::Sign => x.signum(),
             UnaryKind::Exp => libm::exp(x),
+            UnaryKind::Expm1 => libm::expm1(x),
             UnaryKind::Log => libm::log(x),
+            UnaryKind::Log1p => libm::log1p(x),
             UnaryKind::Sqrt => x.sqrt(),
             UnaryKind::Rsqrt => 1.0 / x.sqrt(),
             UnaryKind::Reciprocal => 1.0 / x,
@@ -179,6 +185,7 @@ impl OpTable for Unary {
                 UnaryKind::Log | UnaryKind::Sqrt | UnaryKind::Rsqrt | UnaryKind::Reciprocal => {
                     Range::Real(0.3, 3.0)
                 }
+                UnaryKind::Log1p => Range::Real(-0.7, 2.0),
                 // Away from the kink at 0 and the steps at the (half-)integers.
                 UnaryKind::Abs | UnaryKind::Relu | UnaryKind::Sign => Range::Distinct,
                 UnaryKind::Floor | UnaryKind::Ceil | UnaryKind::Round | UnaryKind::Trunc => {
@@ -211,6 +218,11 @@ mod tests {
         assert!(Sign.real(f64::NAN).is_nan());
         assert_eq!(Sign.real(-0.0), 0.0);
         assert_eq!(Round.real(2.5), 2.0);
+        assert_eq!(Log1p.real(-1.0), f64::NEG_INFINITY);
+        assert_eq!(Expm1.real(f64::NEG_INFINITY), -1.0);
+        // Near 0 both keep every digit, where exp(x) - 1 and log(1 + x) would have lost them.
+        assert_eq!(Log1p.real(1e-20), 1e-20);
+        assert_eq!(Expm1.real(1e-20), 1e-20);
         assert_eq!(Sigmoid.real(-800.0), 0.0);
         assert_eq!(Sigmoid.real(800.0), 1.0);
     }

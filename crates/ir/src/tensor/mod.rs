@@ -131,8 +131,12 @@ impl<'g> Tensor<'g> {
         sign Sign,
         /// eˣ.
         exp Exp,
+        /// eˣ − 1, accurate near 0.
+        exp_m1 Expm1,
         /// Natural logarithm.
         log Log,
+        /// ln(1 + x), accurate near 0.
+        log_1p Log1p,
         /// Square root.
         sqrt Sqrt,
         /// 1/√x.

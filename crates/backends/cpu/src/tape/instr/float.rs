@@ -17,6 +17,8 @@ macro_rules! float {
                 }),
                 UnaryKind::Exp => one!(isa, $t => $t, |x| $m::exp(x)),
                 UnaryKind::Log => one!(isa, $t => $t, |x| $m::log(x)),
+                UnaryKind::Expm1 => one!(isa, $t => $t, |x| $m::expm1(x)),
+                UnaryKind::Log1p => one!(isa, $t => $t, |x| $m::log1p(x)),
                 UnaryKind::Sqrt => one!(isa, $t => $t, |x| $m::sqrt(x)),
                 UnaryKind::Rsqrt => one!(isa, $t => $t, |x| 1.0 / $m::sqrt(x)),
                 UnaryKind::Reciprocal => one!(isa, $t => $t, |x| 1.0 / x),

@@ -1,0 +1,13 @@
+//! Gradients of `scatter_add_along`: the base gets the cotangent whole, each update that of the element it was added
+//! to.
+
+use super::{At, Cotangents, Gradient};
+use onestep_ir::ops::{GatherAlong, ScatterAddAlong};
+
+impl Gradient for ScatterAddAlong {
+    fn pull<'g>(&self, at: &At<'_, 'g>) -> Option<Cotangents<'g>> {
+        let (dy, indices) = (at.dy(), at.operands[1]);
+        let updates = at.want(2, || at.g.emit1(GatherAlong { axis: self.axis }, &[dy, indices]));
+        Some(vec![Some(dy), None, updates])
+    }
+}

@@ -1,0 +1,122 @@
+//! Where a derivative is a matter of convention, it is PyTorch's; and where it is defined, edges do not break it.
+
+mod support;
+
+use onestep_autodiff::{gradients, vjp};
+use onestep_ir::interp::{Mode, run};
+use onestep_ir::{Array, DType, Dense, GraphBuilder, Tensor};
+use std::collections::BTreeMap;
+
+type Build = dyn for<'g> Fn(&[Tensor<'g>]) -> Tensor<'g>;
+
+/// The gradients of Σ `build(inputs)`·`cotangent` in `f32`.
+fn slopes_of(inputs: &[&[f64]], cotangent: f64, build: &Build) -> Vec<Vec<f64>> {
+    let g = GraphBuilder::new("case");
+    let xs: Vec<Tensor<'_>> =
+        inputs.iter().enumerate().map(|(i, x)| g.input(&format!("x{i}"), DType::F32, [x.len()])).collect();
+    let loss = (build(&xs) * cotangent).sum_all();
+    for (i, d) in gradients(&g, loss, &xs).unwrap().into_iter().enumerate() {
+        g.output(&format!("d{i}"), d.expect("the loss depends on every input"));
+    }
+    let fed: Vec<Dense> =
+        inputs.iter().map(|x| Dense::from_reals(DType::F32, &[x.len()], x.to_vec())).collect();
+    let outcome = run(&g.build().unwrap(), &fed, &BTreeMap::new(), Mode::Declared).unwrap();
+    outcome.outputs.iter().map(|d| d.reals().to_vec()).collect()
+}
+
+#[test]
+fn power_at_zero() {
+    let square = slopes_of(&[&[0.0], &[0.0]], 1.0, &|x| {
+        let two = x[0].graph().full(DType::F32, x[0].shape(), 2.0);
+        (x[0] - x[1]).pow(two)
+    });
+    assert_eq!(square, [[0.0], [0.0]]);
+    assert_eq!(slopes_of(&[&[1.0], &[1.0]], 123.0, &|x| (x[0] - x[1]).pow(x[1])), [[123.0], [-123.0]]);
+    let corners = slopes_of(&[&[0.0, 0.0, 0.0, 2.0], &[0.0, 1.0, 3.0, 0.0]], 1.0, &|x| x[0].pow(x[1]));
+    assert_eq!(corners[0], [0.0, 1.0, 0.0, 0.0]);
+    assert_eq!(corners[1][..3], [0.0, 0.0, 0.0]);
+    assert!((corners[1][3] - 2f64.ln()).abs() < 1e-6);
+}
+
+/// d²/da² a² = 2 and d²/db² aᵇ = 0 where the first derivative is 0 by convention: no 0·∞.
+#[test]
+fn second_derivative_of_power_at_zero() {
+    let g = GraphBuilder::new("twice");
+    let (a, b) = (g.input("a", DType::F64, [3]), g.input("b", DType::F64, [3]));
+    let first: Vec<_> = gradients(&g, a.pow(b).sum_all(), &[a, b]).unwrap().into_iter().flatten().collect();
+    let again: Vec<_> = vjp(&g, &[(first[0], g.full(DType::F64, [3], 1.0))], &[a]).unwrap();
+    g.output("daa", again[0].unwrap());
+    g.output("dbb", gradients(&g, first[1].sum_all(), &[b]).unwrap()[0].unwrap());
+    let d = |v: &[f64]| Dense::from_reals(DType::F64, &[3], v.to_vec());
+    let out = support::outputs(&g.build().unwrap(), &[d(&[0.0; 3]), d(&[0.0, 1.0, 2.0])]);
+    assert_eq!(out, [[0.0, 0.0, 2.0], [0.0, 0.0, 0.0]]);
+}
+
+#[test]
+fn kinks_and_ties() {
+    let at = [-1.0, 0.0, 2.0];
+    assert_eq!(slopes_of(&[&at], 1.0, &|x| x[0].relu()), [[0.0, 0.0, 1.0]]);
+    assert_eq!(slopes_of(&[&at], 1.0, &|x| x[0].abs()), [[-1.0, 0.0, 1.0]]);
+    assert_eq!(slopes_of(&[&at], 1.0, &|x| x[0].floor() + x[0].sign() + x[0].round()), [[0.0; 3]]);
+    assert_eq!(slopes_of(&[&at], 1.0, &|x| x[0].ceil() * x[0]), [[-1.0, 0.0, 2.0]]);
+    let pair: [&[f64]; 2] = [&[1.0, 3.0]; 2];
+    assert_eq!(slopes_of(&pair, 1.0, &|x| x[0].maximum(x[1])), [[0.5, 0.5], [0.5, 0.5]]);
+    assert_eq!(slopes_of(&pair, 1.0, &|x| x[0].minimum(x[1])), [[0.5, 0.5], [0.5, 0.5]]);
+    assert_eq!(slopes_of(&[&[3.0, 1.0, 3.0]], 1.0, &|x| x[0].max(&[0])), [[0.5, 0.0, 0.5]]);
+    assert_eq!(slopes_of(&[&[3.0, 1.0, 1.0]], 1.0, &|x| x[0].min(&[0])), [[0.0, 0.5, 0.5]]);
+    assert_eq!(slopes_of(&[&[0.0, 4.0]], 1.0, &|x| x[0].sqrt()), [[f64::INFINITY, 0.25]]);
+}
+
+#[test]
+fn nan_passes() {
+    let nan = [f64::NAN, 1.0];
+    assert_eq!(slopes_of(&[&nan], 1.0, &|x| x[0].relu()), [[1.0, 1.0]]);
+    assert!(slopes_of(&[&nan], 1.0, &|x| x[0].relu() * x[0])[0][0].is_nan());
+    // To both operands: neither lost.
+    let d = slopes_of(&[&nan, &[1.0, 0.0]], 1.0, &|x| x[0].maximum(x[1]));
+    assert_eq!(d, [[1.0, 1.0], [1.0, 0.0]]);
+    // A branch that was not taken leaves no trace.
+    let d = slopes_of(&[&[0.0, 4.0]], 1.0, &|x| x[0].greater(1.0).select(x[0], 0.0));
+    assert_eq!(d, [[0.0, 1.0]]);
+}
+
+#[test]
+fn product_with_zeros() {
+    let prod = |x: &[f64]| slopes_of(&[x], 1.0, &|x| x[0].prod(&[0])).remove(0);
+    assert_eq!(prod(&[2.0, 3.0, 4.0]), [12.0, 8.0, 6.0]);
+    assert_eq!(prod(&[2.0, 0.0, 4.0, 5.0, 1.0]), [0.0, 40.0, 0.0, 0.0, 0.0]);
+    assert_eq!(prod(&[2.0, 0.0, 0.0]), [0.0; 3]);
+    assert_eq!(prod(&[7.0]), [1.0]);
+    assert_eq!(prod(&[]), [0.0; 0]);
+    // Several axes, of which one stays in the middle.
+    let g = GraphBuilder::new("axes");
+    let x = g.constant(Array::new(&[2, 2, 2], &[1f64, 2.0, 3.0, 4.0, 5.0, 0.0, 7.0, 8.0]).unwrap());
+    let d = gradients(&g, x.prod(&[0, 2]).sum_all(), &[x]).unwrap()[0].unwrap();
+    g.output("d", d);
+    let out = support::outputs(&g.build().unwrap(), &[]);
+    assert_eq!(out[0], [0.0, 0.0, 224.0, 168.0, 0.0, 10.0, 96.0, 84.0]);
+}
+
+/// Transposes are flags, a shared matrix takes one product over all rows, and dtypes are the operands'.
+#[test]
+fn products_without_transposes() {
+    let g = GraphBuilder::new("linear");
+    let x = g.input("x", DType::BF16, [4, 8, 3]);
+    let w = g.input("w", DType::BF16, [5, 3]);
+    let y = x.matmul_t(w, false, true);
+    let found = vjp(&g, &[(y, g.full(DType::BF16, [4, 8, 5], 1.0))], &[x, w]).unwrap();
+    assert_eq!((found[0].unwrap().ty(), found[1].unwrap().ty()), (x.ty(), w.ty()));
+    let names: Vec<_> =
+        g.with_graph(|graph| graph.body_nodes().map(|n| n.op.rule().name().to_string()).collect());
+    assert_eq!(names.iter().filter(|n| *n == "matmul").count(), 3, "{names:?}");
+    assert!(!names.iter().any(|n| n == "transpose" || n == "sum"), "{names:?}");
+}
+
+#[test]
+fn low_precision_keeps_its_dtype() {
+    let g = GraphBuilder::new("half");
+    let x = g.input("x", DType::BF16, [4]);
+    let loss = (x.tanh() * x.sigmoid() + x.pow(x)).cast(DType::F32).sum_all();
+    let d = gradients(&g, loss, &[x]).unwrap()[0].unwrap();
+    assert_eq!(d.ty(), x.ty());
+}

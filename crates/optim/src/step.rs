@@ -1,0 +1,218 @@
+//! Whole training steps as graphs: forward, gradients and update ([`training_step`]), or forward and gradients
+//! ([`with_backward`]).
+//!
+//! The result keeps the forward graph's inputs, state, updates and outputs, with the loss moved to the front. New
+//! parameters and slots are updates of state, not outputs, so that nothing is copied; the layout says where each is.
+
+use crate::{OptimError, StepOptions, Trained, UnusedParameter, UpdateRule, apply_updates};
+use onestep_autodiff::gradients;
+use onestep_ir::{DType, Graph, GraphBuilder, Init, Role, Tensor, nearest};
+use std::collections::HashSet;
+
+/// Which state is trained. What is not is frozen: it stays as it is.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Params {
+    /// Every state with the role of a parameter, in the graph's order.
+    #[default]
+    All,
+    /// State at these paths, in this order.
+    Paths(Vec<String>),
+}
+
+impl<S: Into<String>, const N: usize> From<[S; N]> for Params {
+    fn from(paths: [S; N]) -> Params {
+        Params::Paths(paths.into_iter().map(Into::into).collect())
+    }
+}
+
+/// What an entry of the layout is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum LayoutRole {
+    /// The loss: the first output.
+    Loss,
+    /// A new parameter.
+    Parameter,
+    /// A new slot.
+    Slot,
+    /// A gradient that stays resident.
+    Gradient,
+    /// Another output.
+    Metric,
+}
+
+/// One result of a step.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LayoutEntry {
+    /// The output's name, or the state's path.
+    pub name: String,
+    /// What it is.
+    pub role: LayoutRole,
+    /// Its sizes.
+    pub shape: Vec<usize>,
+    /// Its dtype.
+    pub dtype: DType,
+    /// The state that it overwrites; `None` for an output.
+    pub overwrites: Option<String>,
+}
+
+/// A training step.
+#[derive(Clone, Debug)]
+pub struct StepGraph {
+    /// The graph. Its first output is the loss, and its other outputs are the metrics.
+    pub graph: Graph,
+    /// The results in order: the loss; the new value of `params[i]` for each `i`, or its gradient; the new slot `k` of
+    /// `params[i]`, row-major over `(i, k)`; the metrics.
+    pub layout: Vec<LayoutEntry>,
+}
+
+/// The training step of `rule` on the output `loss`: a scalar of any float dtype. The graph's dimensions are bound.
+///
+/// A parameter that is used several times gets the sum of its uses' gradients. If the graph has a commit guard, the
+/// step is committed only where that holds too.
+pub fn training_step(
+    graph: &Graph,
+    loss: &str,
+    params: Params,
+    rule: &dyn UpdateRule,
+    options: &StepOptions,
+) -> Result<StepGraph, OptimError> {
+    let g = GraphBuilder::edit(graph.clone());
+    let trained = differentiate(&g, loss, params, options.unused)?;
+    let applied = apply_updates(&g, &trained, rule, options)?;
+    if let Some(norm) = applied.norm {
+        g.output("grad_norm", norm);
+    }
+    let parameters = trained.iter().zip(&applied.parameters);
+    let parameters = parameters.map(|(t, new)| overwriting(&t.path, LayoutRole::Parameter, *new));
+    let slots = applied.slots.iter().flatten().map(|(path, new)| overwriting(path, LayoutRole::Slot, *new));
+    finish(&g, loss, parameters.chain(slots).collect())
+}
+
+/// The forward graph with the gradients of `loss`, which become the state `grad/<path>`: resident, readable, and
+/// written at every call, whatever the commit guard says. A parameter that the loss does not depend on is an error.
+pub fn with_backward(graph: &Graph, loss: &str, params: Params) -> Result<StepGraph, OptimError> {
+    let g = GraphBuilder::edit(graph.clone());
+    let mut entries = vec![];
+    for Trained { path, gradient, .. } in differentiate(&g, loss, params, UnusedParameter::Error)? {
+        let path = format!("grad/{path}");
+        let entry = overwriting(&path, LayoutRole::Gradient, gradient);
+        let state = g.state(&path, Role::Gradient, entry.dtype, &entry.shape, Init::ZEROS);
+        g.update(state, gradient, false);
+        entries.push(entry);
+    }
+    finish(&g, loss, entries)
+}
+
+/// The chosen parameters with their gradients.
+fn differentiate<'g>(
+    g: &'g GraphBuilder,
+    loss: &str,
+    params: Params,
+    unused: UnusedParameter,
+) -> Result<Vec<Trained<'g>>, OptimError> {
+    g.with_graph(check_bound)?;
+    let scalar = find_loss(g, loss)?;
+    let chosen = g.with_graph(|graph| choose(graph, params))?;
+    let handles: Vec<_> = chosen.iter().filter_map(|path| g.find_state(path)).collect();
+    let found = gradients(g, scalar, &handles)?;
+    let pairs = chosen.into_iter().zip(handles).zip(found);
+    pairs
+        .map(|((path, parameter), gradient)| {
+            let gradient = match (gradient, unused) {
+                (Some(gradient), _) => gradient,
+                (None, UnusedParameter::Zero) => g.full(parameter.dtype(), parameter.shape(), 0.0),
+                (None, UnusedParameter::Error) => {
+                    return Err(OptimError::UnusedParameter { path, loss: loss.to_string() });
+                }
+            };
+            Ok(Trained { path, parameter, gradient })
+        })
+        .collect()
+}
+
+fn check_bound(graph: &Graph) -> Result<(), OptimError> {
+    if graph.is_bound() {
+        return Ok(());
+    }
+    let dims = graph.values.iter().flat_map(|v| &v.ty.shape.0);
+    let mut names: Vec<String> = dims.flat_map(|d| d.vars()).map(|v| v.to_string()).collect();
+    names.sort();
+    names.dedup();
+    Err(OptimError::Unbound { names })
+}
+
+fn find_loss<'g>(g: &'g GraphBuilder, loss: &str) -> Result<Tensor<'g>, OptimError> {
+    let name = loss.to_string();
+    let (value, ty) = g.with_graph(|graph| match graph.output(loss) {
+        Some(port) => Ok((port.value, Box::new(graph.ty(port.value).clone()))),
+        None => {
+            let nearest = nearest(loss, graph.outputs.iter().map(|o| &*o.name));
+            Err(OptimError::UnknownLoss { name: name.clone(), nearest })
+        }
+    })?;
+    if !ty.dtype.is_float() {
+        return Err(OptimError::LossDType { name, ty });
+    }
+    if ty.shape.rank() > 0 {
+        return Err(OptimError::LossShape { name, ty });
+    }
+    Ok(g.tensor(value))
+}
+
+/// The paths of the chosen parameters, all of them float state.
+fn choose(graph: &Graph, params: Params) -> Result<Vec<String>, OptimError> {
+    let paths = match params {
+        Params::Paths(paths) => paths,
+        Params::All => {
+            let parameters = graph.states.iter().filter(|s| s.role == Role::Parameter);
+            parameters.map(|s| s.name.to_string()).collect()
+        }
+    };
+    if paths.is_empty() {
+        return Err(OptimError::NoParameters);
+    }
+    let mut seen = HashSet::new();
+    for path in &paths {
+        let Some(state) = graph.state(path) else {
+            let floats = graph.states.iter().filter(|s| graph.ty(s.value).dtype.is_float());
+            let nearest = nearest(path, floats.map(|s| &*s.name));
+            return Err(OptimError::UnknownParameter { path: path.clone(), nearest });
+        };
+        let dtype = graph.ty(state.value).dtype;
+        if !dtype.is_float() {
+            return Err(OptimError::NotDifferentiable { path: path.clone(), dtype });
+        }
+        if !seen.insert(path) {
+            return Err(OptimError::RepeatedParameter { path: path.clone() });
+        }
+    }
+    Ok(paths)
+}
+
+fn overwriting(path: &str, role: LayoutRole, value: Tensor<'_>) -> LayoutEntry {
+    let overwrites = Some(path.to_string());
+    LayoutEntry { name: path.to_string(), role, shape: sizes(value), dtype: value.dtype(), overwrites }
+}
+
+/// The sizes of a value of a bound graph.
+fn sizes(value: Tensor<'_>) -> Vec<usize> {
+    value.shape().sizes().unwrap_or_default()
+}
+
+/// The finished graph with the loss in front, and its layout around `entries`.
+fn finish(g: &GraphBuilder, loss: &str, entries: Vec<LayoutEntry>) -> Result<StepGraph, OptimError> {
+    let mut graph = g.build()?;
+    graph.outputs.sort_by_key(|o| &*o.name != loss);
+    let mut layout = vec![];
+    let mut metrics = vec![];
+    for (i, port) in graph.outputs.iter().enumerate() {
+        let (role, list) =
+            if i == 0 { (LayoutRole::Loss, &mut layout) } else { (LayoutRole::Metric, &mut metrics) };
+        let value = g.tensor(port.value);
+        let name = port.name.to_string();
+        list.push(LayoutEntry { name, role, shape: sizes(value), dtype: value.dtype(), overwrites: None });
+    }
+    layout.extend(entries);
+    layout.extend(metrics);
+    Ok(StepGraph { graph, layout })
+}

@@ -1,0 +1,25 @@
+//! Pass `cse`: of several nodes with the same op and operands, keeps the first.
+//!
+//! Ops are pure, so equal op and operands mean equal results. Nodes with nested regions are left alone.
+
+use onestep_ir::{Graph, GraphError, Op, ValueId};
+use std::collections::HashMap;
+
+/// Runs the pass. One walk suffices: operands are merged before their uses.
+pub fn cse(graph: &Graph) -> Result<Graph, GraphError> {
+    // The key holds values of the new graph, in which equal things have one name already.
+    let mut seen: HashMap<(Op, Vec<ValueId>), Vec<ValueId>> = HashMap::new();
+    onestep_ir::rewrite::rewrite(graph, &mut |g, node, operands| {
+        if !node.regions.is_empty() {
+            return None;
+        }
+        let ids: Vec<ValueId> = operands.iter().map(|t| t.value()).collect::<Option<_>>()?;
+        let key = (node.op.clone(), ids);
+        if let Some(known) = seen.get(&key) {
+            return Some(known.iter().map(|v| g.tensor(*v)).collect());
+        }
+        let new = g.emit(node.op.clone(), operands);
+        seen.insert(key, new.iter().map(|t| t.value()).collect::<Option<_>>()?);
+        Some(new)
+    })
+}

@@ -1,0 +1,108 @@
+//! Pass `decompose`: replaces composites that the target does not accept by simpler ops, until none is left.
+//!
+//! It also rewrites three primitives that loop kernels express through others: `concat` becomes guarded reads of its
+//! operands, `pad` with interior padding becomes reshapes and plain pads, and `pow` with a constant exponent of 1 or 2
+//! becomes a product.
+
+use crate::Target;
+use onestep_ir::ops::{Binary, BinaryKind, CompareKind, Op, Pad, Slice};
+use onestep_ir::{DType, Graph, GraphBuilder, GraphError, Node, Real, Shape, Tensor, Type};
+
+/// Runs the pass. Every round may bring composites of a lower level, so rounds repeat until nothing changes.
+pub fn decompose(graph: &Graph, target: &dyn Target) -> Result<Graph, GraphError> {
+    let mut graph = graph.clone();
+    loop {
+        let mut changed = false;
+        graph = onestep_ir::rewrite::rewrite(&graph, &mut |g, node, operands| {
+            let new = step(g, node, operands, target)?;
+            changed = true;
+            Some(new)
+        })?;
+        if !changed {
+            return Ok(graph);
+        }
+    }
+}
+
+fn step<'g>(
+    g: &'g GraphBuilder,
+    node: &Node,
+    operands: &[Tensor<'g>],
+    target: &dyn Target,
+) -> Option<Vec<Tensor<'g>>> {
+    let types: Vec<Type> = operands.iter().filter_map(|t| t.ty()).collect();
+    if target.accepts(&node.op, &types) {
+        return None;
+    }
+    match &node.op {
+        Op::Concat(c) if operands.len() > 1 => Some(vec![concat(g, c.axis, operands)]),
+        Op::Concat(_) => Some(vec![operands[0]]),
+        Op::Pad(p) if p.interior > 0 => Some(vec![spread(p, operands[0])]),
+        Op::Binary(Binary { kind: BinaryKind::Pow }) => match splat(operands[1])? {
+            1.0 => Some(vec![operands[0]]),
+            2.0 => Some(vec![operands[0] * operands[0]]),
+            _ => None,
+        },
+        op => op.rule().decompose(g, operands),
+    }
+}
+
+/// The number that a splat constant repeats, seen through broadcasts.
+fn splat(t: Tensor<'_>) -> Option<f64> {
+    let mut value = t.value()?;
+    t.graph().with_graph(|g| {
+        loop {
+            let node = g.def(value)?;
+            match &node.op {
+                Op::Constant(c) => return c.as_splat(),
+                Op::Broadcast(_) => value = node.operands[0],
+                _ => return None,
+            }
+        }
+    })
+}
+
+/// Concatenation as a chain of selects by position; each operand is padded to the full size, so that every read is
+/// guarded by its own range.
+fn concat<'g>(g: &'g GraphBuilder, axis: usize, operands: &[Tensor<'g>]) -> Tensor<'g> {
+    let sizes: Vec<usize> = operands.iter().filter_map(|t| t.shape().0[axis].size()).collect();
+    let total: usize = sizes.iter().sum();
+    let (mut out, mut start) = (None::<Tensor<'g>>, 0);
+    for (t, n) in operands.iter().zip(&sizes).filter(|(_, n)| **n > 0) {
+        let value = Real::new(0.0);
+        let pad = Pad { axis, low: start, high: total - start - n, interior: 0, value };
+        let padded = if *n == total { *t } else { g.emit1(pad, &[*t]) };
+        out = Some(match out {
+            None => padded,
+            Some(before) => {
+                let shape = padded.shape();
+                let index = g.iota(DType::I64, &shape, axis);
+                let limit = g.full(DType::I64, &shape, start as f64);
+                let here = g.emit1(Op::from(CompareKind::Ge), &[index, limit]);
+                g.emit1(onestep_ir::ops::Select, &[here, padded, before])
+            }
+        });
+        start += n;
+    }
+    out.unwrap_or(operands[0])
+}
+
+/// Padding between elements: each element becomes a row of itself and `interior` fills; the fills after the last
+/// element are cut off; then the ends are padded.
+fn spread<'g>(p: &Pad, x: Tensor<'g>) -> Tensor<'g> {
+    let g = x.graph();
+    let shape = x.shape();
+    let Some(n) = shape.0[p.axis].size() else { return g.emit1(*p, &[x]) };
+    let step = p.interior + 1;
+    if n == 0 {
+        return g.emit1(Pad { interior: 0, ..*p }, &[x]);
+    }
+    let mut split = shape.0.clone();
+    split.insert(p.axis + 1, 1.into());
+    let wide = Pad { axis: p.axis + 1, low: 0, high: p.interior, interior: 0, value: p.value };
+    let mut merged = shape.0.clone();
+    merged[p.axis] = (n * step).into();
+    let rows = g.emit1(wide, &[x.reshape(Shape(split))]).reshape(Shape(merged));
+    let cut = g.emit1(Slice { axis: p.axis, start: 0, end: (n - 1) * step + 1, step: 1 }, &[rows]);
+    g.emit1(Pad { interior: 0, ..*p }, &[cut])
+}

@@ -1,0 +1,269 @@
+//! What fusion knows of a graph before it groups anything: the kind of each node, who uses each value, which values must
+//! have a buffer, and which views need no copy.
+
+use super::index::reshape_strides;
+use crate::{CompileError, Target};
+use onestep_ir::{Graph, Node, Op, Type, ValueId, row_major};
+use std::collections::BTreeSet;
+
+/// How a node takes part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Costs nothing inside a kernel: a constant or an index.
+    Leaf,
+    /// Another way to read its operand.
+    View,
+    /// Computes each element from the operands' elements at the same place.
+    Map,
+    /// Reduces axes.
+    Reduce,
+    /// A matrix product.
+    Matmul,
+    /// A library kernel.
+    Library,
+}
+
+/// A use of a value: the position of the using node in the body, and the operand's number.
+pub type Use = (usize, usize);
+
+/// The graph's body with what fusion asks of it.
+pub struct Analysis<'a> {
+    /// The graph.
+    pub graph: &'a Graph,
+    /// The target.
+    pub target: &'a dyn Target,
+    /// The nodes, by position.
+    pub nodes: Vec<&'a Node>,
+    /// Their kinds.
+    pub kinds: Vec<Kind>,
+    /// Uses of each value.
+    pub uses: Vec<Vec<Use>>,
+    /// The position of the node that defines each value (none for parameters).
+    pub def: Vec<Option<usize>>,
+    /// Values that must have a buffer of their own.
+    pub forced: BTreeSet<ValueId>,
+}
+
+/// A view of a value that has a buffer.
+#[derive(Clone, Debug)]
+pub struct BaseView {
+    /// The value with the buffer.
+    pub base: ValueId,
+    /// First element.
+    pub offset: usize,
+    /// Sizes.
+    pub shape: Vec<usize>,
+    /// Strides in elements.
+    pub strides: Vec<usize>,
+}
+
+impl BaseView {
+    fn whole(base: ValueId, ty: &Type) -> BaseView {
+        let shape = ty.sizes();
+        BaseView { base, offset: 0, strides: row_major(&shape), shape }
+    }
+
+    /// Whether it is all of the base, in order.
+    pub fn is_whole(&self, graph: &Graph) -> bool {
+        let dense = row_major(&self.shape);
+        self.offset == 0
+            && self.shape.iter().product::<usize>() == graph.ty(self.base).numel()
+            && self.shape.iter().enumerate().all(|(i, &n)| n <= 1 || self.strides[i] == dense[i])
+    }
+}
+
+impl<'a> Analysis<'a> {
+    /// Analyses a bound, flat graph. `forced` are values that an earlier attempt found to need a buffer.
+    pub fn new(
+        graph: &'a Graph,
+        target: &'a dyn Target,
+        forced: &BTreeSet<ValueId>,
+    ) -> Result<Analysis<'a>, CompileError> {
+        let nodes: Vec<&Node> = graph.body_nodes().collect();
+        let mut kinds = vec![];
+        let mut uses = vec![vec![]; graph.values.len()];
+        let mut def = vec![None; graph.values.len()];
+        for (at, node) in nodes.iter().enumerate() {
+            kinds.push(kind(graph, target, node)?);
+            for (slot, v) in node.operands.iter().enumerate() {
+                uses[v.index()].push((at, slot));
+            }
+            for v in &node.results {
+                def[v.index()] = Some(at);
+            }
+        }
+        let mut a = Analysis { graph, target, nodes, kinds, uses, def, forced: forced.clone() };
+        a.demand_all();
+        Ok(a)
+    }
+
+    /// Whether a value is read by position of other nodes without a kernel of its own: leaves and views that nobody
+    /// forced.
+    pub fn inlined(&self, at: usize) -> bool {
+        matches!(self.kinds[at], Kind::Leaf | Kind::View) && !self.forced.contains(&self.nodes[at].results[0])
+    }
+
+    /// Sizes of a value.
+    pub fn sizes(&self, v: ValueId) -> Vec<usize> {
+        self.graph.ty(v).sizes()
+    }
+
+    /// Whether a value has a buffer whatever the grouping: parameters, constants with many numbers, results of library
+    /// kernels, and forced values.
+    pub fn has_own_buffer(&self, v: ValueId) -> bool {
+        match self.def[v.index()] {
+            None => true,
+            Some(at) => match (self.kinds[at], &self.nodes[at].op) {
+                (Kind::Matmul | Kind::Library, _) => true,
+                (Kind::Leaf, Op::Constant(c)) if !c.value.shape().is_empty() => true,
+                _ => self.forced.contains(&v),
+            },
+        }
+    }
+
+    /// Marks what outputs, updates and library operands need.
+    fn demand_all(&mut self) {
+        let roots: Vec<ValueId> = self
+            .graph
+            .outputs
+            .iter()
+            .map(|o| o.value)
+            .chain(self.graph.updates.iter().map(|u| u.value))
+            .collect();
+        for v in roots {
+            self.demand(v, false);
+        }
+        for at in 0..self.nodes.len() {
+            let node = self.nodes[at];
+            for (slot, &v) in node.operands.iter().enumerate() {
+                match self.kinds[at] {
+                    Kind::Matmul => self.demand(v, true),
+                    Kind::Library => self.demand(v, self.target.takes_strided(&node.op, slot)),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Makes sure that a value can be read from a buffer: as a strided view of one, or (not `strided`) as all of one.
+    fn demand(&mut self, v: ValueId, strided: bool) {
+        if self.has_own_buffer(v) {
+            return;
+        }
+        let Some(at) = self.def[v.index()] else { return };
+        let node = self.nodes[at];
+        let free = match node.op {
+            Op::Reshape(_) => true,
+            Op::Transpose(_) | Op::Broadcast(_) | Op::Slice(_) => strided,
+            _ => false,
+        };
+        if !free || self.kinds[at] != Kind::View {
+            self.forced.insert(v);
+            return;
+        }
+        self.demand(node.operands[0], strided);
+        if self.view(v, &|b| self.has_own_buffer(b)).is_none() {
+            self.forced.insert(v);
+        }
+    }
+
+    /// A value as a strided view of a value for which `has_buffer` holds.
+    pub fn view(&self, v: ValueId, has_buffer: &dyn Fn(ValueId) -> bool) -> Option<BaseView> {
+        if has_buffer(v) {
+            return Some(BaseView::whole(v, self.graph.ty(v)));
+        }
+        let node = self.nodes[self.def[v.index()]?];
+        let below = |slot: usize| self.view(node.operands[slot], has_buffer);
+        match &node.op {
+            Op::Reshape(_) => {
+                let b = below(0)?;
+                let shape = self.sizes(v);
+                let strides = reshape_strides(&b.shape, &b.strides, &shape)?;
+                Some(BaseView { shape, strides, ..b })
+            }
+            Op::Transpose(t) => {
+                let b = below(0)?;
+                let pick = |from: &[usize]| t.perm.iter().map(|&p| from[p]).collect::<Vec<_>>();
+                Some(BaseView { shape: pick(&b.shape), strides: pick(&b.strides), ..b })
+            }
+            Op::Broadcast(_) => {
+                let b = below(0)?;
+                let shape = self.sizes(v);
+                let lead = shape.len() - b.shape.len();
+                let stride =
+                    |i: usize| if i < lead || b.shape[i - lead] == 1 { 0 } else { b.strides[i - lead] };
+                let strides = (0..shape.len()).map(stride).collect();
+                Some(BaseView { strides, shape, ..b })
+            }
+            Op::Slice(s) => {
+                let b = below(0)?;
+                let mut strides = b.strides.clone();
+                strides[s.axis] *= s.step;
+                Some(BaseView {
+                    offset: b.offset + s.start * b.strides[s.axis],
+                    strides,
+                    shape: self.sizes(v),
+                    ..b
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// The nodes (positions) that read a node's results in kernels of their own, each with the path of inlined views in
+    /// between, nearest to the reader first.
+    pub fn readers(&self, at: usize) -> Vec<Reader> {
+        let mut out = vec![];
+        for &v in &self.nodes[at].results {
+            self.collect(v, &mut vec![], &mut out);
+        }
+        out
+    }
+
+    fn collect(&self, v: ValueId, path: &mut Vec<usize>, out: &mut Vec<Reader>) {
+        for &(user, slot) in &self.uses[v.index()] {
+            if self.inlined(user) {
+                path.push(user);
+                self.collect(self.nodes[user].results[0], path, out);
+                path.pop();
+            } else {
+                out.push(Reader { at: user, slot, views: path.iter().rev().copied().collect() });
+            }
+        }
+    }
+}
+
+/// A reader of a node's result.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    /// The reading node.
+    pub at: usize,
+    /// Which operand.
+    pub slot: usize,
+    /// The views in between, nearest to the reader first.
+    pub views: Vec<usize>,
+}
+
+fn kind(graph: &Graph, target: &dyn Target, node: &Node) -> Result<Kind, CompileError> {
+    let types: Vec<Type> = node.operands.iter().map(|v| graph.ty(*v).clone()).collect();
+    let kind = match &node.op {
+        Op::Constant(_) | Op::Iota(_) => Kind::Leaf,
+        Op::Reshape(_) | Op::Transpose(_) | Op::Broadcast(_) | Op::Slice(_) => Kind::View,
+        Op::Pad(p) if p.interior == 0 => Kind::View,
+        Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select(_) | Op::Cast(_) | Op::RandomBits(_) => {
+            Kind::Map
+        }
+        Op::Reduce(_) => Kind::Reduce,
+        Op::Matmul(_) if target.accepts(&node.op, &types) => Kind::Matmul,
+        _ if target.accepts(&node.op, &types) => Kind::Library,
+        op => {
+            return Err(CompileError::Unsupported {
+                target: target.name(),
+                op: op.rule().name().to_string(),
+                operands: types.iter().map(|t| t.to_string()).collect::<Vec<_>>().join(", "),
+                loc: node.loc.map(|l| l.to_string()).unwrap_or_else(|| "the graph's text".to_string()),
+            });
+        }
+    };
+    Ok(kind)
+}

@@ -1,0 +1,460 @@
+//! Pass `fuse`: from a graph of primitives and accepted library ops to a schedule of kernels.
+//!
+//! 1. [`analysis`]: the kind of each node, and which values must have a buffer.
+//! 2. [`cluster`]: maps and reductions are grouped; each group becomes one loop kernel.
+//! 3. [`emit`]: each group is written as a loop kernel. When an index turns out not to be affine, the value in question is
+//!    given a buffer, and fusion starts over.
+//! 4. Matmuls take a loop kernel as their epilogue where the target allows it.
+//!
+//! [`unfused`] skips the grouping: every node is a kernel of its own. Tests hold the two equal, bit for bit.
+
+mod analysis;
+mod cluster;
+mod emit;
+mod index;
+
+use crate::schedule::{
+    Buffer, BufferId, BufferKind, Kernel, LibraryKernel, LoopKernel, MatmulKernel, Schedule, StateBuffer,
+    View,
+};
+use crate::{CompileError, Target};
+use analysis::{Analysis, Kind};
+use cluster::Clusters;
+use emit::{Emit, NeedsBuffer, collapse};
+use onestep_ir::{Def, Graph, Node, NodeId, Op, Region, ValueId};
+use std::collections::{BTreeSet, HashMap};
+
+/// Runs the pass.
+pub fn fuse(graph: &Graph, target: &dyn Target) -> Result<Schedule, CompileError> {
+    run(graph, target, true)
+}
+
+/// One kernel for each node: for tests, and to see what fusion buys.
+pub fn unfused(graph: &Graph, target: &dyn Target) -> Result<Schedule, CompileError> {
+    run(graph, target, false)
+}
+
+fn run(graph: &Graph, target: &dyn Target, merge: bool) -> Result<Schedule, CompileError> {
+    let (graph, mut forced) = with_copies(graph);
+    if !merge {
+        let compute = |n: &&Node| {
+            matches!(
+                n.op,
+                Op::Unary(_)
+                    | Op::Binary(_)
+                    | Op::Compare(_)
+                    | Op::Select(_)
+                    | Op::Cast(_)
+                    | Op::Reduce(_)
+                    | Op::RandomBits(_)
+            )
+        };
+        forced.extend(graph.body_nodes().filter(compute).flat_map(|n| n.results.clone()));
+    }
+    loop {
+        let analysis = Analysis::new(&graph, target, &forced)?;
+        match Lower::new(&analysis, merge).schedule() {
+            Ok(schedule) => return Ok(schedule),
+            Err(Failure::NeedsBuffer(v)) => {
+                if !forced.insert(v) {
+                    return Err(CompileError::Internal(format!("fusion cannot place value %{}", v.0)));
+                }
+            }
+            Err(Failure::Cycle) => {
+                return Err(CompileError::Internal(
+                    "fusion made kernels that wait for each other".to_string(),
+                ));
+            }
+        }
+    }
+}
+
+/// The graph with an explicit copy (a reshape to the same shape) wherever a state's new value is not computed by a kernel
+/// of this call, or an output is a state's old value: those need storage of their own.
+fn with_copies(graph: &Graph) -> (Graph, BTreeSet<ValueId>) {
+    let mut g = graph.clone();
+    let mut copies = BTreeSet::new();
+    let base = |g: &Graph, mut v: ValueId| {
+        while let Some(Node { op: Op::Reshape(_), operands, .. }) = g.def(v) {
+            v = operands[0];
+        }
+        v
+    };
+    let provided = |g: &Graph, v: ValueId| match g.def(v) {
+        None => true,
+        Some(node) => matches!(node.op, Op::Constant(_)),
+    };
+    let updated: Vec<ValueId> = g.updates.iter().map(|u| g.states[u.state].value).collect();
+    for i in 0..g.updates.len() {
+        let v = g.updates[i].value;
+        if provided(&g, base(&g, v)) {
+            g.updates[i].value = copy(&mut g, v);
+            copies.insert(g.updates[i].value);
+        }
+    }
+    for i in 0..g.outputs.len() {
+        let v = g.outputs[i].value;
+        if updated.contains(&base(&g, v)) {
+            g.outputs[i].value = copy(&mut g, v);
+            copies.insert(g.outputs[i].value);
+        }
+    }
+    (g, copies)
+}
+
+fn copy(g: &mut Graph, v: ValueId) -> ValueId {
+    let ty = g.ty(v).clone();
+    let node = NodeId(g.nodes.len() as u32);
+    let dims = ty.shape.0.clone();
+    let result = g.add_value(ty, Def::Node(node, 0));
+    let op = onestep_ir::ops::Reshape { dims }.into();
+    g.nodes.push(Node {
+        op,
+        operands: vec![v],
+        results: vec![result],
+        regions: Vec::<Region>::new(),
+        loc: None,
+    });
+    g.body.nodes.push(node);
+    result
+}
+
+/// What is scheduled as one kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+enum Unit {
+    Cluster(usize),
+    Node(usize),
+}
+
+/// Why a grouping could not be written.
+enum Failure {
+    /// A value needs a buffer: try again with it.
+    NeedsBuffer(ValueId),
+    /// A mistake in the grouping.
+    Cycle,
+}
+
+impl From<NeedsBuffer> for Failure {
+    fn from(n: NeedsBuffer) -> Failure {
+        Failure::NeedsBuffer(n.0)
+    }
+}
+
+struct Lower<'a, 'g> {
+    a: &'a Analysis<'g>,
+    clusters: Clusters<'a, 'g>,
+    buffers: Vec<Buffer>,
+    of: HashMap<ValueId, BufferId>,
+    merge: bool,
+}
+
+impl<'a, 'g> Lower<'a, 'g> {
+    fn new(a: &'a Analysis<'g>, merge: bool) -> Lower<'a, 'g> {
+        Lower { a, clusters: Clusters::form(a, merge), buffers: vec![], of: HashMap::new(), merge }
+    }
+
+    fn add_buffer(&mut self, v: ValueId, name: String, kind: BufferKind) -> BufferId {
+        let ty = self.a.graph.ty(v);
+        let id = BufferId(self.buffers.len() as u32);
+        self.buffers.push(Buffer { name, dtype: ty.dtype, shape: ty.sizes(), kind });
+        self.of.insert(v, id);
+        id
+    }
+
+    /// Gives every value that needs one a buffer.
+    fn assign_buffers(&mut self) {
+        let a = self.a;
+        for (i, port) in a.graph.inputs.iter().enumerate() {
+            self.add_buffer(port.value, port.name.to_string(), BufferKind::Input(i));
+        }
+        for (i, s) in a.graph.states.iter().enumerate() {
+            self.add_buffer(s.value, s.name.to_string(), BufferKind::State(i));
+        }
+        for at in 0..a.nodes.len() {
+            let node = a.nodes[at];
+            let name = |v: ValueId| format!("%{} {}", v.0, node.op.rule().name());
+            match (a.kinds[at], &node.op) {
+                (Kind::Matmul | Kind::Library, _) => {
+                    for &v in &node.results {
+                        self.add_buffer(v, name(v), BufferKind::Temp);
+                    }
+                }
+                (Kind::Leaf, Op::Constant(c)) if !c.value.shape().is_empty() => {
+                    let v = node.results[0];
+                    self.add_buffer(v, name(v), BufferKind::Constant(c.value.clone()));
+                }
+                _ => {
+                    if let Some(id) = self.clusters.of[at]
+                        && self.clusters.stored(at, id)
+                    {
+                        let v = node.results[0];
+                        self.add_buffer(v, name(v), BufferKind::Temp);
+                    }
+                }
+            }
+        }
+    }
+
+    fn schedule(mut self) -> Result<Schedule, Failure> {
+        self.assign_buffers();
+        let hosts = self.epilogues();
+        let mut kernels = vec![];
+        let order = self.ordered(&hosts).ok_or(Failure::Cycle)?;
+        for unit in order {
+            kernels.push(self.kernel(unit, &hosts)?);
+        }
+        let graph = self.a.graph;
+        let inputs = graph.inputs.iter().map(|p| (p.name.clone(), self.of[&p.value])).collect();
+        let mut outputs = vec![];
+        for o in &graph.outputs {
+            outputs.push((o.name.clone(), self.whole(o.value)?));
+        }
+        let mut states = vec![];
+        for (i, s) in graph.states.iter().enumerate() {
+            let update = match graph.updates.iter().find(|u| u.state == i) {
+                Some(u) => Some(self.whole(u.value)?),
+                None => None,
+            };
+            states.push(StateBuffer {
+                name: s.name.clone(),
+                role: s.role,
+                buffer: self.of[&s.value],
+                update,
+            });
+        }
+        Ok(Schedule { name: graph.name.clone(), buffers: self.buffers, kernels, inputs, states, outputs })
+    }
+
+    /// The buffer that holds all of a value.
+    fn whole(&self, v: ValueId) -> Result<BufferId, NeedsBuffer> {
+        let view = self.a.view(v, &|b| self.of.contains_key(&b)).ok_or(NeedsBuffer(v))?;
+        if view.is_whole(self.a.graph) { Ok(self.of[&view.base]) } else { Err(NeedsBuffer(v)) }
+    }
+
+    fn unit_of(&self, at: usize) -> Option<Unit> {
+        match self.clusters.of[at] {
+            Some(id) => Some(Unit::Cluster(id)),
+            None if matches!(self.a.kinds[at], Kind::Matmul | Kind::Library) => Some(Unit::Node(at)),
+            None => None,
+        }
+    }
+
+    /// For each cluster that can be a matmul's epilogue, the matmul's node.
+    fn epilogues(&self) -> HashMap<usize, usize> {
+        let mut hosts: HashMap<usize, usize> = HashMap::new();
+        let mut taken: BTreeSet<usize> = BTreeSet::new();
+        if !self.merge {
+            return hosts;
+        }
+        // The last matmul before a cluster hosts it.
+        for at in (0..self.a.nodes.len()).rev().filter(|&at| self.a.kinds[at] == Kind::Matmul) {
+            let readers = self.clusters.readers_of(at);
+            let mut ids: Vec<usize> = readers.iter().filter_map(|r| self.clusters.of[r.at]).collect();
+            ids.sort_unstable();
+            ids.dedup();
+            for id in ids {
+                if hosts.contains_key(&id) || taken.contains(&at) || self.detour(at, id) {
+                    continue;
+                }
+                if let Ok(Some(_)) = self.epilogue(at, id) {
+                    // Two kernels that each wait for a part of the other cannot be.
+                    hosts.insert(id, at);
+                    if self.ordered(&hosts).is_some() {
+                        taken.insert(at);
+                    } else {
+                        hosts.remove(&id);
+                    }
+                }
+            }
+        }
+        hosts
+    }
+
+    /// Whether a path leads from a matmul to a cluster through another kernel.
+    fn detour(&self, at: usize, id: usize) -> bool {
+        let others = self.clusters.readers_of(at).iter().filter(|r| self.clusters.of[r.at] != Some(id));
+        others.into_iter().any(|r| self.clusters.leads_to(r.at, id))
+            || self.clusters.list[id].members.keys().any(|&m| m < at && self.feeds_matmul_late(m, at))
+    }
+
+    /// Whether member `m`, which stands before the matmul, must run before it.
+    fn feeds_matmul_late(&self, m: usize, at: usize) -> bool {
+        let mut stack = vec![m];
+        let mut seen = BTreeSet::new();
+        while let Some(x) = stack.pop() {
+            if x == at {
+                return true;
+            }
+            if x < at && seen.insert(x) {
+                stack.extend(self.clusters.readers_of(x).iter().map(|r| r.at));
+            }
+        }
+        false
+    }
+
+    /// The cluster as an epilogue of the matmul, if it has that form and the target takes it.
+    fn epilogue(&self, at: usize, id: usize) -> Result<Option<(MatmulKernel, LoopKernel)>, NeedsBuffer> {
+        let mut matmul = self.matmul(at)?;
+        let (batch, m, n, _) = matmul.sizes();
+        let buffer = |v: ValueId| self.of.get(&v).copied();
+        let full = Emit::kernel(self.a, &self.clusters, id, &buffer)?;
+        let rows = batch * m;
+        let Some(kernel) = as_rows(&full, rows, n) else { return Ok(None) };
+        // Every access to the matmul's result, and every access to anything the kernel writes, stays in its own row.
+        let own = |place: &crate::schedule::Affine| place.offset == 0 && place.coefs == [n as i64, 1];
+        let writes = kernel.writes();
+        let local = kernel.body.iter().all(|e| match &e.expr {
+            crate::schedule::Expr::Load { access, bounds, .. } if access.buffer == matmul.out => {
+                own(&access.place) && bounds.is_empty()
+            }
+            crate::schedule::Expr::Load { access, .. } => !writes.contains(&access.buffer),
+            _ => true,
+        });
+        if !local || !self.a.target.takes_epilogue(&matmul, &kernel) {
+            return Ok(None);
+        }
+        matmul.epilogue = Some(Box::new(kernel.clone()));
+        Ok(Some((matmul, kernel)))
+    }
+
+    /// The units in an order in which each stands after those that it reads; among the free ones, the earliest of the
+    /// graph first. `None` if they wait for each other.
+    fn ordered(&self, hosts: &HashMap<usize, usize>) -> Option<Vec<Unit>> {
+        let unit = |at: usize| match self.unit_of(at)? {
+            Unit::Cluster(id) if hosts.contains_key(&id) => Some(Unit::Node(hosts[&id])),
+            u => Some(u),
+        };
+        let mut first: HashMap<Unit, usize> = HashMap::new();
+        let mut after: HashMap<Unit, BTreeSet<Unit>> = HashMap::new();
+        let mut waits: HashMap<Unit, usize> = HashMap::new();
+        for at in 0..self.a.nodes.len() {
+            let Some(u) = unit(at) else { continue };
+            let last = first.entry(u).or_insert(at);
+            *last = (*last).max(at);
+            waits.entry(u).or_insert(0);
+            for r in self.clusters.readers_of(at) {
+                if let Some(w) = unit(r.at)
+                    && w != u
+                    && after.entry(u).or_default().insert(w)
+                {
+                    *waits.entry(w).or_insert(0) += 1;
+                }
+            }
+        }
+        let mut ready: BTreeSet<(usize, Unit)> =
+            waits.iter().filter(|(_, n)| **n == 0).map(|(u, _)| (first[u], *u)).collect();
+        let mut out = vec![];
+        while let Some((_, u)) = ready.pop_first() {
+            out.push(u);
+            for w in after.get(&u).into_iter().flatten() {
+                let n = waits.get_mut(w).expect("every unit was counted");
+                *n -= 1;
+                if *n == 0 {
+                    ready.insert((first[w], *w));
+                }
+            }
+        }
+        (out.len() == waits.len()).then_some(out)
+    }
+
+    fn kernel(&self, unit: Unit, hosts: &HashMap<usize, usize>) -> Result<Kernel, NeedsBuffer> {
+        let at = match unit {
+            Unit::Cluster(id) => {
+                let buffer = |v: ValueId| self.of.get(&v).copied();
+                return Ok(Kernel::Loops(vec![Emit::kernel(self.a, &self.clusters, id, &buffer)?]));
+            }
+            Unit::Node(at) => at,
+        };
+        let node = self.a.nodes[at];
+        if self.a.kinds[at] == Kind::Matmul {
+            if let Some((&id, _)) = hosts.iter().find(|(_, host)| **host == at)
+                && let Some((matmul, _)) = self.epilogue(at, id)?
+            {
+                return Ok(Kernel::Matmul(matmul));
+            }
+            return Ok(Kernel::Matmul(self.matmul(at)?));
+        }
+        let mut operands = vec![];
+        for (slot, &v) in node.operands.iter().enumerate() {
+            let view = self.view(v)?;
+            if !view.is_dense() && !self.a.target.takes_strided(&node.op, slot) {
+                return Err(NeedsBuffer(v));
+            }
+            operands.push(view);
+        }
+        let results = node.results.iter().map(|v| self.of[v]).collect();
+        Ok(Kernel::Library(LibraryKernel { op: node.op.clone(), operands, results }))
+    }
+
+    fn view(&self, v: ValueId) -> Result<View, NeedsBuffer> {
+        let view = self.a.view(v, &|b| self.of.contains_key(&b)).ok_or(NeedsBuffer(v))?;
+        let buffer = self.of[&view.base];
+        Ok(View { buffer, offset: view.offset, shape: view.shape, strides: view.strides })
+    }
+
+    /// The matmul of a node, its operands as rank-3 views.
+    fn matmul(&self, at: usize) -> Result<MatmulKernel, NeedsBuffer> {
+        let node = self.a.nodes[at];
+        let Op::Matmul(op) = &node.op else { return Err(NeedsBuffer(node.results[0])) };
+        let (va, vb) = (node.operands[0], node.operands[1]);
+        let flat = |v: ValueId, transpose: bool, merge_rows: bool| -> Result<View, NeedsBuffer> {
+            let mut view = self.view(v)?;
+            let r = view.shape.len();
+            if transpose {
+                view.shape.swap(r - 1, r - 2);
+                view.strides.swap(r - 1, r - 2);
+            }
+            // Batch axes become one; with a shared right side, batch and rows become one.
+            let (rows, cols) = (view.shape[r - 2], view.shape[r - 1]);
+            let batch: usize = view.shape[..r - 2].iter().product();
+            let to = if merge_rows { [1, batch * rows, cols] } else { [batch, rows, cols] };
+            let strides = index::reshape_strides(&view.shape, &view.strides, &to);
+            let Some(strides) = strides else { return Err(NeedsBuffer(v)) };
+            Ok(View { shape: to.to_vec(), strides, ..view })
+        };
+        let s = op.sizes(self.a.graph.ty(va), self.a.graph.ty(vb));
+        let shared = s.shared_b && !op.transpose_a;
+        let lhs = flat(va, op.transpose_a, shared)?;
+        let mut rhs = flat(vb, op.transpose_b, false)?;
+        if s.shared_b && !shared {
+            rhs.shape[0] = lhs.shape[0];
+            rhs.strides[0] = 0;
+        }
+        Ok(MatmulKernel { lhs, rhs, out: self.of[&node.results[0]], epilogue: None })
+    }
+}
+
+/// A loop kernel over the domain `[rows, n]`, with no reduced axis or only `n`; `None` if it has not that form.
+fn as_rows(kernel: &LoopKernel, rows: usize, n: usize) -> Option<LoopKernel> {
+    let reduced = kernel.extents.len() - kernel.parallel;
+    let k = if reduced == 0 { split_last(kernel, rows, n)? } else { collapse(kernel, true) };
+    let parallel_rows = if reduced == 0 { 1 } else { k.parallel };
+    (k.extents == [rows, n] && parallel_rows == 1 && (reduced == 0 || k.parallel == 1)).then_some(k)
+}
+
+/// A kernel without reduced axes over `[rows, n]`: the collapsed axes are split at the border of rows again.
+fn split_last(kernel: &LoopKernel, rows: usize, n: usize) -> Option<LoopKernel> {
+    if kernel.extents == [rows, n] {
+        return Some(kernel.clone());
+    }
+    if kernel.extents == [rows * n] {
+        return Some(kernel.split_axis(0, n));
+    }
+    None
+}
+
+impl LoopKernel {
+    /// The same kernel with a parallel axis split in two, the inner one of size `inner`.
+    fn split_axis(&self, axis: usize, inner: usize) -> LoopKernel {
+        let mut k = self.clone();
+        k.extents[axis] /= inner;
+        k.extents.insert(axis + 1, inner);
+        k.parallel += 1;
+        emit::affines(&mut k, |a| {
+            let c = a.coefs[axis];
+            a.coefs[axis] = c * inner as i64;
+            a.coefs.insert(axis + 1, c);
+        });
+        k
+    }
+}

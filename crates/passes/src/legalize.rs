@@ -1,0 +1,36 @@
+//! Pass `legalize`: arithmetic in a dtype that the target's kernels do not compute in is done in `f32`: operands are cast,
+//! the op runs, its result is cast back. The result is the same as rounding each op to its declared dtype, which is what
+//! the interpreter does.
+
+use crate::Target;
+use onestep_ir::ops::{Matmul, Op};
+use onestep_ir::{DType, Graph, GraphError, Tensor};
+
+/// Runs the pass.
+pub fn legalize(graph: &Graph, target: &dyn Target) -> Result<Graph, GraphError> {
+    onestep_ir::rewrite::rewrite(graph, &mut |g, node, operands| {
+        let low = |d: DType| d.is_float() && !target.computes_in(d);
+        let arithmetic = matches!(
+            node.op,
+            Op::Unary(_)
+                | Op::Binary(_)
+                | Op::Compare(_)
+                | Op::Select(_)
+                | Op::Reduce(_)
+                | Op::Matmul(_)
+                | Op::Iota(_)
+        );
+        let result = graph.ty(*node.results.first()?).dtype;
+        if !arithmetic || !(low(result) || operands.iter().any(|t| low(t.dtype()))) {
+            return None;
+        }
+        let wide: Vec<Tensor<'_>> =
+            operands.iter().map(|t| if low(t.dtype()) { t.cast(DType::F32) } else { *t }).collect();
+        let op = match &node.op {
+            Op::Matmul(m) if low(m.dtype) => Matmul { dtype: DType::F32, ..*m }.into(),
+            Op::Iota(i) => onestep_ir::ops::Iota { dtype: DType::F32, ..i.clone() }.into(),
+            op => op.clone(),
+        };
+        Some(vec![g.emit1(op, &wide).cast(result)])
+    })
+}

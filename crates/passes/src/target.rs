@@ -1,0 +1,38 @@
+//! What a backend can take. Fusion and planning are written once and ask it.
+
+use crate::schedule::{LoopKernel, MatmulKernel};
+use onestep_ir::{DType, Op, Type};
+
+/// A backend's description, as the passes need it.
+pub trait Target {
+    /// Its name, such as `cpu`.
+    fn name(&self) -> &'static str;
+
+    /// Whether the backend has a library kernel for this op on these operands. A composite that is not accepted is
+    /// decomposed; a primitive that is neither accepted nor expressible in a loop kernel is an error.
+    fn accepts(&self, op: &Op, operands: &[Type]) -> bool;
+
+    /// Whether operand `n` of an accepted op may be a strided view; otherwise it is made dense.
+    fn takes_strided(&self, op: &Op, operand: usize) -> bool;
+
+    /// Whether loop kernels compute in this dtype; otherwise values are cast to `f32`, computed and cast back.
+    fn computes_in(&self, dtype: DType) -> bool;
+
+    /// Whether the matmul takes this loop kernel as its epilogue.
+    fn takes_epilogue(&self, matmul: &MatmulKernel, epilogue: &LoopKernel) -> bool;
+
+    /// The largest body of a loop kernel, in expressions.
+    fn max_body(&self) -> usize {
+        160
+    }
+
+    /// The longest row that a loop kernel may go over more than once.
+    fn max_row(&self) -> usize {
+        16_384
+    }
+
+    /// Alignment of buffers in the arena, in bytes.
+    fn alignment(&self) -> usize {
+        64
+    }
+}
