@@ -99,6 +99,25 @@ fn reduce<T: Scalar>(row: &[T], start: T, join: impl Fn(T, T) -> T) -> T {
     lanes[0]
 }
 
+/// Replaces each element by `f` of it. In blocks, the last one padded: a row's end is then no slower than its middle.
+#[inline(always)]
+fn map<T: Scalar>(row: &mut [T], f: impl Fn(T) -> T) {
+    let (blocks, rest) = row.as_chunks_mut::<LANES>();
+    for block in blocks {
+        for i in 0..LANES {
+            block[i] = f(block[i]);
+        }
+    }
+    if !rest.is_empty() {
+        let mut block = [T::ZERO; LANES];
+        block[..rest.len()].copy_from_slice(rest);
+        for i in 0..LANES {
+            block[i] = f(block[i]);
+        }
+        rest.copy_from_slice(&block[..rest.len()]);
+    }
+}
+
 /// Turns scores into `exp(score − shift)`; writes each row's `1 / sum` (0 for a row that sees nothing) and log-sum-exp.
 #[inline(always)]
 unsafe fn forward_body<T: Scalar>(block: Block<T>, inverse: &mut [T], lse: *mut T) {
@@ -116,9 +135,7 @@ unsafe fn forward_body<T: Scalar>(block: Block<T>, inverse: &mut [T], lse: *mut 
         };
         let top = if row.is_empty() { T::NEG_INFINITY } else { extreme * scale };
         let shift = if top == T::NEG_INFINITY { T::ZERO } else { top };
-        for x in row.iter_mut() {
-            *x = T::exp(*x * scale - shift);
-        }
+        map(row, |x| T::exp(x * scale - shift));
         let sum = reduce(row, T::ZERO, |a, b| a + b);
         inverse[r] = if sum == T::ZERO { T::ZERO } else { T::ONE / sum };
         // SAFETY: there is a place for each row.
@@ -147,9 +164,8 @@ unsafe fn backward_body<T: Scalar>(block: Block<T>, grads: *mut T, lse: &[T], de
         unsafe { block.mask(r, row) };
         let scale = if matches!(block.mask, Mask::None) { block.scale } else { T::ONE };
         let (lse, delta) = (lse[r], delta[r]);
-        for (x, g) in row.iter_mut().zip(grad) {
-            let weight = T::exp(*x * scale - lse);
-            *x = weight;
+        map(row, |x| T::exp(x * scale - lse));
+        for (&mut weight, g) in row.iter_mut().zip(grad) {
             *g = weight * (*g - delta) * block.scale;
         }
     }
