@@ -37,12 +37,15 @@ mod step;
 pub use onestep_autodiff as autodiff;
 pub use onestep_io as io;
 pub use onestep_ir as ir;
+pub use onestep_nn as nn;
 
 pub use onestep_optim as optim;
 pub use onestep_passes as passes;
 
 pub use onestep_ir::{Array, DType, Dim, Graph, GraphBuilder, Init, Role, Shape, Tensor, dim};
-pub use onestep_optim::{Adam, AdamW, Clip, LayoutEntry, LayoutRole, Params, Schedule, Sgd, UnusedParameter, UpdateRule};
+pub use onestep_optim::{
+    Adam, AdamW, Clip, LayoutEntry, LayoutRole, Params, Schedule, Sgd, UnusedParameter, UpdateRule,
+};
 pub use onestep_runtime::{
     Bound, CompileEvent, Device, Error, Executable, Feeds, Options, Outputs, Program, Report, State,
 };
@@ -51,8 +54,8 @@ pub use step::{CompiledStep, TrainingStep, compile, compile_training_step, compi
 /// What a program that builds, trains and runs models needs.
 pub mod prelude {
     pub use crate::{
-        Adam, AdamW, Array, CompiledStep, Device, Error, Graph, GraphBuilder, Init, Outputs, Program, Role, Schedule,
-        Sgd, State, Tensor, TrainingStep, compile, dim,
+        Adam, AdamW, Array, CompiledStep, Device, Error, Graph, GraphBuilder, Init, Outputs, Program, Role,
+        Schedule, Sgd, State, Tensor, TrainingStep, compile, dim, nn,
     };
     pub use onestep_ir::DType::{self, BF16, Bool, F16, F32, F64, I32, I64, U8, U32};
 }

@@ -2,7 +2,8 @@
 
 use onestep_ir::{Graph, GraphBuilder, Tensor, ValueId};
 use onestep_optim::{
-    Clip, LayoutEntry, OptimError, Params, Schedule, StepOptions, UnusedParameter, UpdateRule, training_step, with_backward,
+    Clip, LayoutEntry, OptimError, Params, Schedule, StepOptions, UnusedParameter, UpdateRule, training_step,
+    with_backward,
 };
 use onestep_runtime::{CompileEvent, Device, Error, Feeds, Options, Outputs, Program, Report, State};
 use std::sync::Arc;
@@ -99,7 +100,8 @@ impl TrainingStep {
                 Some(v) => g.output(name, g.tensor(v)),
                 None => {
                     let what = format!("metric '{name}' is not a value of this graph");
-                    let mistake = onestep_ir::Mistake::new(what, "compute it before finish(), without mistakes");
+                    let mistake =
+                        onestep_ir::Mistake::new(what, "compute it before finish(), without mistakes");
                     g.mistake("metric", &[], mistake);
                 }
             }
@@ -132,7 +134,8 @@ pub fn compile_training_step(
     options: &Options,
 ) -> Result<CompiledStep, Error> {
     let (loss, step) = (loss.to_string(), *step);
-    let build = move |bound: &Graph| training_step(bound, &loss, params.clone(), &*rule, &step).map_err(failed);
+    let build =
+        move |bound: &Graph| training_step(bound, &loss, params.clone(), &*rule, &step).map_err(failed);
     CompiledStep::new(graph, build, device, options)
 }
 

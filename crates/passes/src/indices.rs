@@ -80,13 +80,22 @@ pub fn indices(graph: &Graph) -> Result<(Graph, Vec<Site>), GraphError> {
 fn known(graph: &Graph, v: ValueId, bound: usize) -> bool {
     match graph.def(v) {
         Some(Node { op: Op::Iota(i), .. }) => i.dims[i.axis].size().is_some_and(|n| n <= bound),
-        Some(Node { op: Op::Constant(c), .. }) => c.value.to_i64().iter().all(|&i| 0 <= i && (i as usize) < bound),
-        Some(Node { op: Op::Reshape(_) | Op::Broadcast(_), operands, .. }) => known(graph, operands[0], bound),
+        Some(Node { op: Op::Constant(c), .. }) => {
+            c.value.to_i64().iter().all(|&i| 0 <= i && (i as usize) < bound)
+        }
+        Some(Node { op: Op::Reshape(_) | Op::Broadcast(_), operands, .. }) => {
+            known(graph, operands[0], bound)
+        }
         _ => false,
     }
 }
 
-fn out_of_range<'g>(g: &'g GraphBuilder, index: Tensor<'g>, bound: usize, allowed: Option<i64>) -> Tensor<'g> {
+fn out_of_range<'g>(
+    g: &'g GraphBuilder,
+    index: Tensor<'g>,
+    bound: usize,
+    allowed: Option<i64>,
+) -> Tensor<'g> {
     let dtype = index.dtype();
     // In a narrow dtype the bound itself may not be representable; then nothing is too large.
     let index = if dtype == DType::U8 { index.cast(DType::I32) } else { index };

@@ -1,9 +1,11 @@
 //! The order of the passes: from a bound graph to a schedule and its plan.
 
+use crate::indices::Site;
 use crate::plan::{Plan, PlanOptions};
 use crate::schedule::Schedule;
-use crate::indices::Site;
-use crate::{CompileError, Target, cse, decompose, fold, fuse, group, guard, indices, legalize, plan, simplify};
+use crate::{
+    CompileError, Target, cse, decompose, fold, fuse, group, guard, indices, legalize, plan, simplify,
+};
 use onestep_ir::Graph;
 use onestep_ir::inline_calls;
 use onestep_ir::rewrite::eliminate_dead;

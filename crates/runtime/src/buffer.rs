@@ -25,7 +25,8 @@ impl Buffer {
     /// `bytes` zeros.
     pub fn zeroed(bytes: usize) -> Buffer {
         let size = bytes.max(1).next_multiple_of(ALIGNMENT);
-        let layout = Layout::from_size_align(size, ALIGNMENT).expect("the planner refuses sizes near the address space");
+        let layout = Layout::from_size_align(size, ALIGNMENT)
+            .expect("the planner refuses sizes near the address space");
         // SAFETY: the layout's size is not zero.
         let pointer = unsafe { alloc_zeroed(layout) };
         let pointer = NonNull::new(pointer).unwrap_or_else(|| handle_alloc_error(layout));
@@ -70,4 +71,3 @@ impl Drop for Buffer {
         unsafe { dealloc(self.pointer(), self.layout) }
     }
 }
-

@@ -27,7 +27,8 @@ impl Device {
         if threads == 0 || threads > 1024 {
             return Err(Error::Threads { threads });
         }
-        let pool = Pool::new(threads).map_err(|source| Error::Spawn { threads, message: source.to_string() })?;
+        let pool =
+            Pool::new(threads).map_err(|source| Error::Spawn { threads, message: source.to_string() })?;
         Ok(Device { pool: Arc::new(pool) })
     }
 

@@ -50,7 +50,10 @@ impl<'b> Outputs<'b> {
     pub fn scalar(&self, name: &str) -> Result<f64, Error> {
         let p = self.port(name)?;
         let b = Self::bytes(p);
-        let bad = || Error::NoOutput { name: format!("{name} (as a scalar)"), have: format!("{}{:?}", p.dtype, p.shape) };
+        let bad = || Error::NoOutput {
+            name: format!("{name} (as a scalar)"),
+            have: format!("{}{:?}", p.dtype, p.shape),
+        };
         // Without a copy on the heap: this is what a training loop reads at every step.
         let number = match (p.dtype, b.len()) {
             (DType::F32, 4) => b.try_into().map(f32::from_le_bytes).ok().map(f64::from),

@@ -90,7 +90,11 @@ impl Report {
             live_bytes: p.live_bytes,
             peak_bytes: p.peak_bytes(),
             state_bytes: p.state_bytes,
-            aliases: p.aliases.iter().map(|(b, a)| format!("{} takes the place of {}", name(b), name(a))).collect(),
+            aliases: p
+                .aliases
+                .iter()
+                .map(|(b, a)| format!("{} takes the place of {}", name(b), name(a)))
+                .collect(),
             in_place: in_place.collect(),
             refusals: p.refusals.iter().map(|(i, why)| format!("'{}': {why}", s.states[*i].name)).collect(),
             compile_time,
@@ -100,7 +104,13 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "program '{}': {} kernels, compiled in {:.1?}", self.name, self.kernels.len(), self.compile_time)?;
+        writeln!(
+            f,
+            "program '{}': {} kernels, compiled in {:.1?}",
+            self.name,
+            self.kernels.len(),
+            self.compile_time
+        )?;
         for (i, k) in self.kernels.iter().enumerate() {
             let note = if k.note.is_empty() { String::new() } else { format!(" ({})", k.note) };
             writeln!(f, "  k{i:<4} {:<8} {}{note}", k.kind, k.name)?;

@@ -107,7 +107,8 @@ impl State {
             return;
         }
         self.generation += 1;
-        let tensor = Tensor { dtype: value.dtype(), shape: value.shape().to_vec(), buffer: Buffer::of(value) };
+        let tensor =
+            Tensor { dtype: value.dtype(), shape: value.shape().to_vec(), buffer: Buffer::of(value) };
         self.tensors.insert(name.into(), tensor);
     }
 

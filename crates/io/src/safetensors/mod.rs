@@ -133,9 +133,11 @@ fn read(source: &mut dyn Read, length: u64) -> Result<(Tensors, Metadata), Forma
 
 /// The next `length` bytes, which are known to be there unless the file shrinks meanwhile.
 fn take(source: &mut dyn Read, length: usize) -> Result<Vec<u8>, FormatError> {
-    let mut bytes = vec![0; length];
-    source.read_exact(&mut bytes).map_err(FormatError::Read)?;
-    Ok(bytes)
+    let failed = |kind: io::ErrorKind| FormatError::Read(kind.into());
+    let mut bytes = vec![];
+    bytes.try_reserve_exact(length).map_err(|_| failed(io::ErrorKind::OutOfMemory))?;
+    source.take(length as u64).read_to_end(&mut bytes).map_err(FormatError::Read)?;
+    if bytes.len() < length { Err(failed(io::ErrorKind::UnexpectedEof)) } else { Ok(bytes) }
 }
 
 #[cfg(test)]

@@ -206,6 +206,16 @@ fn a_file_cut_off_anywhere_is_refused() {
     }
 }
 
+#[test]
+fn a_file_that_shrinks_while_it_is_read_is_an_error() {
+    let whole = file(r#"{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}"#, 4);
+    for length in 0..whole.len() {
+        let error = read(&mut &whole[..length], whole.len() as u64).unwrap_err();
+        let end = |e: &io::Error| e.kind() == io::ErrorKind::UnexpectedEof;
+        assert!(matches!(&error, FormatError::Read(source) if end(source)), "at {length}: {error}");
+    }
+}
+
 /// Whatever bytes are changed, there is no panic, and what is read is what the authors' crate reads.
 #[test]
 fn changed_bytes_are_read_as_the_authors_crate_does_or_refused() {
