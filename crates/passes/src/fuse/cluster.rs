@@ -7,7 +7,8 @@
 //! - a node that others read too becomes an output of the cluster, if it covers the domain's parallel axes (and all or none
 //!   of the reduced ones), and no reader outside leads back into the cluster;
 //! - a reduction gives the cluster its reduced axes, or has the same ones;
-//! - nothing costly is computed more often than it has elements.
+//! - nothing costly is computed more often than it has elements;
+//! - a reduction down the columns takes no full-size output along.
 //!
 //! Two clusters that both want a node become one when their domains agree and neither depends on the other.
 
@@ -298,7 +299,7 @@ impl<'a, 'g> Clusters<'a, 'g> {
         if output {
             let covers = (0..cluster.extents.len())
                 .all(|d| cluster.extents[d] == 1 || varies(d) || (of_row && cluster.reduced.contains(&d)));
-            if !exact || bounded || !covers {
+            if !exact || bounded || !covers || (!of_row && across_rows(&cluster, &index)) {
                 return None;
             }
             if outside.iter().any(|&o| self.leads_to(o, id)) {
@@ -371,7 +372,8 @@ impl<'a, 'g> Clusters<'a, 'g> {
             let is_reduce = self.a.kinds[at] == Kind::Reduce;
             let outside = self.is_output(at, &out);
             let whole = parallel.clone().all(varies);
-            (!is_reduce || (whole && !some)) && (!outside || (whole && (!some || all)))
+            let stored = whole && (!some || (all && !across_rows(&out, &m.index)));
+            (!is_reduce || (whole && !some)) && (!outside || stored)
         });
         let small = out.members.len() < self.a.target.max_body() / 3;
         // Clusters that only store full-size results must not gain a reduction over a long or scattered row.
@@ -476,6 +478,15 @@ impl<'a, 'g> Clusters<'a, 'g> {
     }
 }
 
+/// Whether a full-size value's last axes are not the reduced ones. A sum down the columns does not take such a value along
+/// as a result: by itself it can follow a matmul in the cache, or run in the order of memory.
+fn across_rows(cluster: &Cluster, index: &[Affine]) -> bool {
+    let real = |d: &usize| cluster.extents[*d] != 1;
+    let reduced: Vec<usize> = cluster.reduced.iter().copied().filter(real).collect();
+    let axes: Vec<usize> = index.iter().filter_map(Affine::as_axis).filter(real).collect();
+    !axes.ends_with(&reduced)
+}
+
 fn sorted(axes: &[usize]) -> Vec<usize> {
     let mut axes = axes.to_vec();
     axes.sort_unstable();
@@ -489,7 +500,9 @@ fn costly(op: &Op) -> bool {
         Op::Unary(u) => matches!(
             u.kind,
             UnaryKind::Exp
+                | UnaryKind::Expm1
                 | UnaryKind::Log
+                | UnaryKind::Log1p
                 | UnaryKind::Tanh
                 | UnaryKind::Erf
                 | UnaryKind::Sigmoid
