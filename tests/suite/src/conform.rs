@@ -7,7 +7,8 @@ use crate::Runtime;
 use crate::exceptions::{self, Allows};
 use crate::samples::{Sample, Samples};
 use crate::torch::{self, Call, Trouble};
-use onestep_ir::{Array, DType, Graph, GraphBuilder, Shape};
+use onestep_ir::interp::{Mode, run};
+use onestep_ir::{Array, DType, Dense, Graph, GraphBuilder, Shape};
 use std::collections::BTreeMap;
 
 /// What became of a sample.
@@ -18,7 +19,14 @@ pub enum Verdict {
         /// Whether a gradient was compared.
         gradient: bool,
     },
-    /// Not run, or not compared in full: the reason.
+    /// Passed or left out by the exception at this place of the list.
+    Excepted {
+        /// The place in [`exceptions::EXCEPTIONS`].
+        exception: usize,
+        /// Whether there is a gradient.
+        gradient: bool,
+    },
+    /// Not run: the reason.
     LeftOut(String),
     /// Something differs, or cannot be built: what.
     Failed(String),
@@ -89,36 +97,58 @@ pub fn check(runtime: &dyn Runtime, samples: &Samples, sample: &Sample) -> Verdi
         Ok(out) => out,
         Err(e) => return Verdict::Failed(e),
     };
-    let (mut gradient, mut result, mut wider) = (true, true, None);
-    let mut reason = String::new();
-    for e in exceptions::of(runtime.name(), sample) {
-        match e.allows {
-            Allows::OtherGradient => gradient = false,
-            Allows::OtherResult => (result, gradient) = (false, false),
-            Allows::Within(_, rel, abs) => wider = Some((rel, abs)),
-        }
-        reason = e.reason.to_string();
-    }
-    for (i, &want) in sample.outputs.iter().enumerate().filter(|_| result) {
-        if let Some(fault) = difference(&out[i], &samples.tensors[want], wider) {
-            return Verdict::Failed(format!("output {i}: {fault}"));
+    let compared = Compared { samples, sample, case: &case, out: &out };
+    let gradient = !sample.gradients.is_empty();
+    let Some(mut fault) = compared.fault(None, None) else { return Verdict::Passed { gradient } };
+    for exception in exceptions::of(runtime.name(), sample) {
+        let allows = exceptions::EXCEPTIONS[exception].allows;
+        let exact = if allows == Allows::Nearer { exact(&case, &fed) } else { None };
+        match compared.fault(Some(allows), exact.as_deref()) {
+            None => return Verdict::Excepted { exception, gradient },
+            Some(what) => fault = format!("{what}, even with {allows:?}"),
         }
     }
-    for ((at, &(input, want)), i) in case.gradients.iter().zip(&sample.gradients).zip(0..) {
-        let want = &samples.tensors[want];
-        let zeros = || Array::zeros(want.dtype(), want.shape());
-        let got = match at.map_or_else(zeros, |at| Ok(out[at].clone())) {
-            Ok(got) => got,
-            Err(e) => return Verdict::Failed(e.to_string()),
+    Verdict::Failed(fault)
+}
+
+/// The outputs that the graph has when nothing is rounded to `f32`.
+fn exact(case: &Case, fed: &[Array]) -> Option<Vec<Dense>> {
+    let fed: Vec<Dense> = fed.iter().map(Dense::from_array).collect();
+    Some(run(&case.graph, &fed, &BTreeMap::new(), Mode::AllF64).ok()?.outputs)
+}
+
+/// What came out, beside what should.
+struct Compared<'a> {
+    samples: &'a Samples,
+    sample: &'a Sample,
+    case: &'a Case,
+    out: &'a [Array],
+}
+
+impl Compared<'_> {
+    /// The first difference that is not allowed.
+    fn fault(&self, allows: Option<Allows>, exact: Option<&[Dense]>) -> Option<String> {
+        let outputs = self.sample.outputs.iter().enumerate();
+        let mut outputs = outputs.map(|(i, &want)| (format!("output {i}"), Some(i), want));
+        let gradients = self.case.gradients.iter().zip(&self.sample.gradients);
+        let mut gradients =
+            gradients.map(|(&at, &(input, want))| (format!("gradient of tensor {input}"), at, want));
+        let fault = |what: String, at: Option<usize>, want: usize, allows| {
+            let want = &self.samples.tensors[want];
+            let zeros = Array::zeros(want.dtype(), want.shape()).ok()?;
+            let got = at.map_or(&zeros, |at| &self.out[at]);
+            let exact = exact.zip(at).map(|(e, at)| &e[at]);
+            Some(format!("{what}: {}", difference(got, want, allows, exact)?))
         };
-        if gradient && let Some(fault) = difference(&got, want, wider) {
-            return Verdict::Failed(format!("gradient {i} (of tensor {input}): {fault}"));
-        }
+        // A gradient of NaN belongs to a result of NaN; where that is a number, the gradient is 0.
+        let in_gradients = match allows {
+            Some(Allows::InsteadOfNan(_)) => Some(Allows::InsteadOfNan(0.0)),
+            other => other,
+        };
+        outputs
+            .find_map(|(what, at, want)| fault(what, at, want, allows))
+            .or_else(|| gradients.find_map(|(what, at, want)| fault(what, at, want, in_gradients)))
     }
-    if !gradient {
-        return Verdict::LeftOut(reason);
-    }
-    Verdict::Passed { gradient: !sample.gradients.is_empty() }
 }
 
 /// The tolerances of a dtype: relative and absolute.
@@ -133,18 +163,30 @@ fn tolerance(dtype: DType) -> (f64, f64) {
 }
 
 /// What is wrong with `got`, if anything.
-fn difference(got: &Array, want: &Array, wider: Option<(f64, f64)>) -> Option<String> {
+fn difference(got: &Array, want: &Array, allows: Option<Allows>, exact: Option<&Dense>) -> Option<String> {
     if got.dtype() != want.dtype() || got.shape() != want.shape() {
         let ty = |a: &Array| format!("{}{:?}", a.dtype(), a.shape());
         return Some(format!("{}, not {}", ty(got), ty(want)));
     }
-    let (rel, abs) = wider.unwrap_or(tolerance(want.dtype()));
-    let (a, b) = (got.to_f64(), want.to_f64());
-    let wrong = |(x, y): (f64, f64)| {
-        let near = x == y || x.is_nan() && y.is_nan() || (x - y).abs() <= abs + rel * y.abs();
-        !near || x.is_infinite() && x != y || y.is_infinite() && x != y
+    let (rel, abs) = match allows {
+        Some(Allows::Within(_, rel, abs)) => (rel, abs),
+        _ => tolerance(want.dtype()),
     };
-    let at = a.iter().zip(&b).position(|(&x, &y)| wrong((x, y)))?;
-    let many = a.iter().zip(&b).filter(|&(&x, &y)| wrong((x, y))).count();
-    Some(format!("element {at} is {:e}, not {:e} ({many} of {} differ)", a[at], b[at], a.len()))
+    let (a, b) = (got.to_f64(), want.to_f64());
+    let exact = exact.filter(|e| e.dtype.is_float()).map(Dense::reals);
+    let right = |i: usize| {
+        let (x, y) = (a[i], b[i]);
+        let near =
+            x == y || x.is_nan() && y.is_nan() || x.is_finite() && (x - y).abs() <= abs + rel * y.abs();
+        near || match allows {
+            Some(Allows::InsteadOfNan(number)) => y.is_nan() && x == number,
+            Some(Allows::Nearer) => exact.is_some_and(|e| (x - e[i]).abs() <= (y - e[i]).abs()),
+            _ => false,
+        }
+    };
+    let wrong: Vec<usize> = (0..a.len()).filter(|&i| !right(i)).collect();
+    let at = *wrong.first()?;
+    let truth = exact.map(|e| format!(", exactly {:e}", e[at])).unwrap_or_default();
+    let many = wrong.len();
+    Some(format!("element {at} is {:e}, not {:e}{truth} ({many} of {} differ)", a[at], b[at], a.len()))
 }

@@ -2,6 +2,7 @@
 
 use crate::Runtime;
 use crate::conform::{Verdict, check};
+use crate::exceptions::{Allows, EXCEPTIONS, Exception};
 use crate::samples::Samples;
 use crate::torch;
 use std::collections::BTreeMap;
@@ -17,6 +18,8 @@ pub struct Report {
     pub operators: BTreeMap<String, Operator>,
     /// How many samples the whole suite has.
     pub whole: usize,
+    /// The exceptions that no sample needed.
+    pub stale: Vec<String>,
 }
 
 /// What became of an operator's samples.
@@ -53,6 +56,7 @@ pub fn run(runtime: &dyn Runtime, samples: &Samples) -> Report {
     verdicts.sort_by_key(|v| v.0);
     let of = |(key, &whole): (&String, &usize)| (key.clone(), Operator { whole, ..Operator::default() });
     let mut operators: BTreeMap<String, Operator> = samples.suite.iter().map(of).collect();
+    let mut used = [false; EXCEPTIONS.len()];
     let mut recorded: BTreeMap<&str, usize> = BTreeMap::new();
     for (i, verdict) in verdicts {
         let key = &samples.samples[i].key;
@@ -62,6 +66,16 @@ pub fn run(runtime: &dyn Runtime, samples: &Samples) -> Report {
             Verdict::Passed { gradient } => {
                 operator.passed += 1;
                 operator.with_gradient += gradient as usize;
+            }
+            Verdict::Excepted { exception, gradient } => {
+                used[exception] = true;
+                let Exception { allows, reason, .. } = EXCEPTIONS[exception];
+                if matches!(allows, Allows::InsteadOfNan(_)) {
+                    *operator.left_out.entry(reason.to_string()).or_default() += 1;
+                } else {
+                    operator.passed += 1;
+                    operator.with_gradient += gradient as usize;
+                }
             }
             Verdict::LeftOut(reason) => *operator.left_out.entry(reason).or_default() += 1,
             Verdict::Failed(what) => operator.failed.push((i, what)),
@@ -75,7 +89,9 @@ pub fn run(runtime: &dyn Runtime, samples: &Samples) -> Report {
             *operator.left_out.entry(reason.to_string()).or_default() += missing;
         }
     }
-    Report { runtime: runtime.name().to_string(), operators, whole: samples.whole() }
+    let unused = |&(i, e): &(usize, &Exception)| !used[i] && ["*", runtime.name()].contains(&e.runtime);
+    let stale = EXCEPTIONS.iter().enumerate().filter(unused).map(|(_, e)| format!("{e:?}")).collect();
+    Report { runtime: runtime.name().to_string(), operators, whole: samples.whole(), stale }
 }
 
 impl Report {

@@ -15,6 +15,7 @@ fn samples_of_pytorch() {
         print!("{report}");
         let failures = report.failures();
         assert!(failures.is_empty(), "{} samples fail:\n{}", failures.len(), failures.join("\n"));
+        assert!(report.stale.is_empty(), "exceptions that nothing needs: {:#?}", report.stale);
         assert!(report.passed() >= PASSED, "{} passed, {PASSED} did before", report.passed());
     }
 }

@@ -59,18 +59,17 @@ pub const TABLE: &[Entry] = &[
         window(c, |t| cosines(t, &terms))
     }),
     ("signal.windows.cosine", |c| {
-        let (n, span, dtype) = extent(c)?;
-        one(((c.g.iota(dtype, [n], 0) + 0.5) * (PI / (span + 1.0))).sin())
+        let span = extent(c)?.1;
+        window(c, |t| ((t * span + 0.5) * (PI / (span + 1.0))).sin())
     }),
     ("signal.windows.exponential", |c| {
-        let (n, span, dtype) = extent(c)?;
+        let (span, tau) = (extent(c)?.1, c.number_or(9, "tau", 1.0)?);
         let centre = c.number_or(9, "center", span / 2.0)?;
-        one((-((c.g.iota(dtype, [n], 0) - centre).abs() / c.number_or(9, "tau", 1.0)?)).exp())
+        window(c, |t| (-((t * span - centre).abs() / tau)).exp())
     }),
     ("signal.windows.gaussian", |c| {
-        let (n, span, dtype) = extent(c)?;
-        let t = (c.g.iota(dtype, [n], 0) - span / 2.0) / c.number_or(9, "std", 1.0)?;
-        one((t.square() * -0.5).exp())
+        let (span, std) = (extent(c)?.1, c.number_or(9, "std", 1.0)?);
+        window(c, |t| (((t - 0.5) * (span / std)).square() * -0.5).exp())
     }),
 ];
 

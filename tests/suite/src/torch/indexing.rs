@@ -21,9 +21,11 @@ pub const TABLE: &[Entry] = &[
     ("take_along_dim", |c| {
         let (x, index) = (c.x()?, c.tensor(1, "indices")?);
         let Some(dim) = c.maybe_int(2, "dim")? else {
-            return one(x.flatten().gather(0, index.flatten()));
+            let flat = x.flatten();
+            return one(flat.gather(0, counted(index.flatten(), sizes(flat)[0])));
         };
         let axis = wrapped(dim, x.rank())?;
+        let index = counted(index, sizes(x)[axis]);
         let (sx, si) = (sizes(x), sizes(index));
         let common: Vec<usize> = sx.iter().zip(&si).map(|(&a, &b)| a.max(b)).collect();
         let full = |own: &[usize]| {

@@ -188,18 +188,19 @@ fn covariance<'g>(
     let single = x.rank() < 2 || sizes(x)[0] == 1;
     let n = *sizes(x).last().unwrap_or(&1);
     let x = if x.rank() < 2 { x.reshape([1, n]) } else { x };
-    let (f, a) = (fweights.map(|w| w.cast(x.dtype())), aweights.map(|w| w.cast(x.dtype())));
-    let weight = match (f, a) {
-        (Some(f), Some(a)) => f * a,
+    // Weights keep their own dtype until they meet the data, as in PyTorch.
+    let weight = match (fweights, aweights) {
+        (Some(f), Some(a)) => f.cast(a.dtype()) * a,
         (Some(w), None) | (None, Some(w)) => w,
         (None, None) => c.g.full(x.dtype(), [n], 1.0),
     };
     let total = weight.sum_all();
-    let centred = x - ((x * weight).sum(&[1]) / total).expand(1);
-    let factor = match a {
+    let factor = match aweights {
         Some(a) if correction != 0.0 => total - (weight * a).sum_all() * correction / total,
         _ => total - correction,
     };
+    let (weight, total, factor) = (weight.cast(x.dtype()), total.cast(x.dtype()), factor.cast(x.dtype()));
+    let centred = x - ((x * weight).sum(&[1]) / total).expand(1);
     let factor = super::helpers::at_least(factor, like(factor, 0.0));
     let y = (centred * weight).matmul_t(centred, false, true) / factor;
     Ok(if single { y.reshape(fixed(&[])) } else { y })

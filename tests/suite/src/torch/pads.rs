@@ -14,7 +14,18 @@ pub const TABLE: &[Entry] = &[
     ("nn.functional.pad/replicate nn.functional.pad/replicate_negative", |c| {
         by_index(c, |i, n| i.clamp(0, n - 1))
     }),
-    ("nn.functional.pad/circular", |c| by_index(c, |i, n| i.rem_euclid(n))),
+    ("nn.functional.pad/circular", |c| {
+        // What is cut off does not come around again.
+        let mut x = c.x()?;
+        for (axis, low, high) in pads(c)? {
+            let n = sizes(x)[axis];
+            x = x.slice(axis as isize, (-low).max(0) as usize, n - (-high).max(0) as usize);
+            let n = sizes(x)[axis] as isize;
+            let at = (-low.max(0)..n + high.max(0)).map(|i| i.rem_euclid(n) as usize);
+            x = chosen(x, axis, &at.collect::<Vec<_>>());
+        }
+        one(x)
+    }),
 ];
 
 /// The axes from the last, each with what is added before and behind; less than 0 cuts off.

@@ -2,14 +2,21 @@
 
 use super::Entry;
 use super::call::{Call, Trouble};
-use super::helpers::{along, fixed, log_add_exp, one, sizes};
+use super::helpers::{along, fixed, log_sum_exp, one, sizes};
 use crate::samples::Value;
 use onestep_ir::Tensor;
 
 pub const TABLE: &[Entry] = &[
     ("cumsum", |c| one(running(c, c.x()?, |a, b| a + b)?)),
     ("cumprod", |c| one(running(c, c.x()?, |a, b| a * b)?)),
-    ("logcumsumexp", |c| one(running(c, c.x()?, log_add_exp)?)),
+    ("logcumsumexp", |c| {
+        let (x, axis) = (c.x()?, c.axis(c.x()?.rank(), 1, "dim", 0)?);
+        one(along(x, axis, |x, a| {
+            let prefix = |i| log_sum_exp(x.slice(a, 0, i + 1), &[axis]);
+            let rows: Vec<_> = (0..sizes(x)[axis]).map(prefix).collect();
+            if rows.is_empty() { x } else { x.graph().stack(&rows, a) }
+        }))
+    }),
     ("diff", |c| {
         let x = c.x()?;
         let axis = c.axis(x.rank(), 2, "dim", -1)? as isize;

@@ -70,7 +70,6 @@ pub const TABLE: &[Entry] = &[
         }
         let mut grids = grid(&all);
         if swap {
-            grids = grids.into_iter().map(|t| t.transpose(&swapped(t.rank(), 0, 1))).collect();
             grids.swap(0, 1);
         }
         Ok(grids)
