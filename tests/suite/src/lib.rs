@@ -6,6 +6,7 @@ pub mod conform;
 pub mod exceptions;
 pub mod report;
 pub mod samples;
+pub mod table;
 pub mod torch;
 
 use onestep_ir::{Array, Graph, interp};

@@ -1,7 +1,7 @@
 //! Activations and softmax.
 
 use super::Entry;
-use super::call::{Built, Call};
+use super::call::{Built, Call, KEYWORD};
 use super::helpers::{along, fixed, like, one, sizes, softplus};
 use onestep_ir::Tensor;
 
@@ -97,7 +97,7 @@ fn exponential(x: Tensor<'_>, scale: f64, alpha: f64, rate: f64) -> Tensor<'_> {
 
 fn normalised<'g>(c: &Call<'_, 'g>, f: impl FnOnce(Tensor<'g>, isize) -> Tensor<'g>) -> Built<'g> {
     let x = c.x()?;
-    let x = match c.dtype(9, "dtype")? {
+    let x = match c.dtype(KEYWORD, "dtype")? {
         Some(dtype) => x.cast(dtype),
         None => x,
     };

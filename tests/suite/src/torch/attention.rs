@@ -1,7 +1,7 @@
 //! Scaled dot-product attention.
 
 use super::Entry;
-use super::call::{Call, Trouble};
+use super::call::{Call, KEYWORD, Trouble};
 use super::helpers::{fixed, one, sizes};
 use onestep_ir::ops::{Attention, AttentionLayout};
 use onestep_ir::{AttentionOptions, Real, Tensor};
@@ -25,11 +25,11 @@ pub const TABLE: &[Entry] = &[
     ("torch.ops.aten._scaled_dot_product_flash_attention_for_cpu", |c| {
         let [q, k, v] = operands(c)?;
         let (sq, sk) = (sizes(q), sizes(k));
-        let scale = c.number_or(9, "scale", 1.0 / (sq[3] as f64).sqrt())?;
+        let scale = c.number_or(KEYWORD, "scale", 1.0 / (sq[3] as f64).sqrt())?;
         let causal = c.flag(4, "is_causal", false)?;
         let op = Attention { layout: AttentionLayout::Bhtd, causal, scale: Real::new(scale) };
         let mut operands = vec![q, k, v];
-        if let Some(mask) = c.maybe(9, "attn_mask")? {
+        if let Some(mask) = c.maybe(KEYWORD, "attn_mask")? {
             let mask = mask.broadcast(&fixed(&[1, 1, sq[2], sk[2]]));
             operands.push(mask);
         }

@@ -26,6 +26,9 @@ pub struct Call<'a, 'g> {
     pub tensors: &'a BTreeMap<usize, Tensor<'g>>,
 }
 
+/// The position of an argument that is only ever given by keyword.
+pub const KEYWORD: usize = usize::MAX;
+
 type Got<T> = Result<T, Trouble>;
 
 impl<'a, 'g> Call<'a, 'g> {

@@ -1,7 +1,7 @@
 //! Tensors made of nothing: filled, counted, and windows.
 
 use super::Entry;
-use super::call::{Built, Call, Trouble};
+use super::call::{Built, Call, KEYWORD, Trouble};
 use super::helpers::{fixed, one};
 use onestep_ir::{DType, Tensor};
 use std::f64::consts::PI;
@@ -43,11 +43,11 @@ pub const TABLE: &[Entry] = &[
     ("signal.windows.hann", |c| window(c, |t| cosines(t, &[0.5, 0.5]))),
     ("signal.windows.nuttall", |c| window(c, |t| cosines(t, &[0.3635819, 0.4891775, 0.1365995, 0.0106411]))),
     ("signal.windows.general_hamming", |c| {
-        let alpha = c.number_or(9, "alpha", 0.54)?;
+        let alpha = c.number_or(KEYWORD, "alpha", 0.54)?;
         window(c, |t| cosines(t, &[alpha, 1.0 - alpha]))
     }),
     ("signal.windows.general_cosine", |c| {
-        let crate::samples::Value::List(terms) = c.get(9, "a") else {
+        let crate::samples::Value::List(terms) = c.get(KEYWORD, "a") else {
             return Err(Trouble::Malformed("a window without terms".into()));
         };
         let term = |v: &crate::samples::Value| match v {
@@ -63,19 +63,19 @@ pub const TABLE: &[Entry] = &[
         window(c, |t| ((t * span + 0.5) * (PI / (span + 1.0))).sin())
     }),
     ("signal.windows.exponential", |c| {
-        let (span, tau) = (extent(c)?.1, c.number_or(9, "tau", 1.0)?);
-        let centre = c.number_or(9, "center", span / 2.0)?;
+        let (span, tau) = (extent(c)?.1, c.number_or(KEYWORD, "tau", 1.0)?);
+        let centre = c.number_or(KEYWORD, "center", span / 2.0)?;
         window(c, |t| (-((t * span - centre).abs() / tau)).exp())
     }),
     ("signal.windows.gaussian", |c| {
-        let (span, std) = (extent(c)?.1, c.number_or(9, "std", 1.0)?);
+        let (span, std) = (extent(c)?.1, c.number_or(KEYWORD, "std", 1.0)?);
         window(c, |t| (((t - 0.5) * (span / std)).square() * -0.5).exp())
     }),
 ];
 
 /// The dtype asked for: the sample's where none is.
 fn dtype(c: &Call<'_, '_>) -> Result<DType, Trouble> {
-    Ok(c.dtype(9, "dtype")?.unwrap_or(c.sample.dtype))
+    Ok(c.dtype(KEYWORD, "dtype")?.unwrap_or(c.sample.dtype))
 }
 
 fn like_input<'g>(c: &Call<'_, 'g>, value: f64) -> Built<'g> {
@@ -103,7 +103,7 @@ fn line<'g>(c: &Call<'_, 'g>) -> Result<Tensor<'g>, Trouble> {
 /// is not symmetric is one point shorter than its period.
 fn extent(c: &Call<'_, '_>) -> Result<(usize, f64, DType), Trouble> {
     let n = c.int(0, "M")? as usize;
-    let span = if c.flag(9, "sym", true)? { n as f64 - 1.0 } else { n as f64 };
+    let span = if c.flag(KEYWORD, "sym", true)? { n as f64 - 1.0 } else { n as f64 };
     Ok((n, span, dtype(c)?))
 }
 
@@ -118,7 +118,7 @@ fn window<'g>(c: &Call<'_, 'g>, f: impl FnOnce(Tensor<'g>) -> Tensor<'g>) -> Bui
 
 /// a₀ − a₁ cos 2πt + a₂ cos 4πt − …
 fn cosines<'g>(t: Tensor<'g>, terms: &[f64]) -> Tensor<'g> {
-    let sign = |k: usize| if k % 2 == 0 { 1.0 } else { -1.0 };
+    let sign = |k: usize| if k.is_multiple_of(2) { 1.0 } else { -1.0 };
     let term = |(k, a): (usize, &f64)| (t * (2.0 * PI * k as f64)).cos() * (sign(k) * a);
     terms.iter().enumerate().map(term).reduce(|a, b| a + b).unwrap_or(t)
 }

@@ -3,6 +3,9 @@
 /// The result's shape depends on the elements.
 pub const DATA_SHAPE: &str = "the result's shape depends on the data";
 
+/// What stands for a reason where none is known.
+pub const NO_ENTRY: &str = "no entry yet";
+
 /// What a random operator gives cannot be compared.
 pub const RANDOM: &str = "random numbers: a sample is no reference";
 
@@ -31,12 +34,12 @@ const GAPS: &[(&str, &str)] = &[
     ),
     (
         "sorting, selection by rank, or counting of values",
-        "argsort cummax cummin histc histogram kthvalue median mode msort nanmedian nanquantile quantile sort topk\
+        "argsort cummax cummin histc histogram kthvalue median mode msort nanmedian nanquantile quantile sort topk \
          masked.median",
     ),
     (DATA_SHAPE, "argwhere masked_scatter masked_select nonzero unique item"),
     (
-        "special function that our ops do not express",
+        "special function or polynomial that has no op of ours",
         "acos asin atan atan2 digamma erfinv frexp hash_tensor i0 igamma igammac lgamma mvlgamma nextafter polygamma \
          signal.windows.kaiser special. copysign signbit",
     ),
@@ -56,5 +59,5 @@ const GAPS: &[(&str, &str)] = &[
 /// The reason for an operator without an entry.
 pub fn why_not(key: &str) -> &'static str {
     let begins = |names: &str| names.split_whitespace().any(|n| key.starts_with(n));
-    GAPS.iter().find(|(_, names)| begins(names)).map_or("no entry yet", |(reason, _)| reason)
+    GAPS.iter().find(|(_, names)| begins(names)).map_or(NO_ENTRY, |(reason, _)| reason)
 }

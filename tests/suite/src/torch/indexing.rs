@@ -1,7 +1,7 @@
 //! Reading by index.
 
 use super::Entry;
-use super::call::{Call, Trouble, wrapped};
+use super::call::{Call, KEYWORD, Trouble, wrapped};
 use super::helpers::{along, chosen, fixed, indices, like, one, sizes};
 use crate::samples::Value;
 use onestep_ir::{DType, Tensor, row_major};
@@ -52,24 +52,24 @@ pub const TABLE: &[Entry] = &[
     }),
     ("nn.functional.embedding_bag", |c| {
         let (table, ids) = (c.x()?, c.tensor(1, "input")?);
-        if c.text(9, "mode", "mean")? != "sum" {
+        if c.text(KEYWORD, "mode", "mean")? != "sum" {
             return Err(Trouble::Refused("embedding_bag with another mode than sum"));
         }
         let mut rows = table.gather(0, ids);
-        if let Some(weight) = c.maybe(9, "per_sample_weights")? {
+        if let Some(weight) = c.maybe(KEYWORD, "per_sample_weights")? {
             rows = rows * weight.expand(weight.rank());
         }
-        if let Some(padding) = c.maybe_int(9, "padding_idx")? {
+        if let Some(padding) = c.maybe_int(KEYWORD, "padding_idx")? {
             let padding = wrapped(padding, sizes(table)[0])?;
             rows = ids.equals(padding as f64).expand(ids.rank()).select(like(rows, 0.0), rows);
         }
-        let Some(offsets) = c.maybe(9, "offsets")? else { return one(rows.sum(&[1])) };
+        let Some(offsets) = c.maybe(KEYWORD, "offsets")? else { return one(rows.sum(&[1])) };
         // The bag of a row: how many offsets are not behind it. Bags times rows is the sum.
         let n = sizes(ids)[0];
         let mut bags = sizes(offsets)[0];
         let place = c.g.iota(DType::I64, [n, bags], 0);
         let bag = offsets.cast(DType::I64).less_equal(place).cast(DType::I64).sum(&[1]);
-        bags -= c.flag(9, "include_last_offset", false)? as usize;
+        bags -= c.flag(KEYWORD, "include_last_offset", false)? as usize;
         let own = (c.g.iota(DType::I64, [bags, n], 0) + 1.0).equals(bag).cast(table.dtype());
         one(own.matmul(rows))
     }),
@@ -81,7 +81,7 @@ pub const TABLE: &[Entry] = &[
     ("bucketize", |c| one(insertion(c, c.tensor(1, "boundaries")?, c.x()?)?)),
     ("searchsorted", |c| {
         let mut sorted = c.x()?;
-        if let Some(order) = c.maybe(9, "sorter")? {
+        if let Some(order) = c.maybe(KEYWORD, "sorter")? {
             sorted = sorted.gather_along(-1, order);
         }
         one(insertion(c, sorted, c.tensor(1, "input")?)?)
@@ -93,7 +93,7 @@ pub const TABLE: &[Entry] = &[
             Some(dim) => (x, wrapped(dim, x.rank())?),
         };
         let n = sizes(x)[axis];
-        one(match (c.get(1, "repeats"), c.maybe_int(9, "output_size")?) {
+        one(match (c.get(1, "repeats"), c.maybe_int(KEYWORD, "output_size")?) {
             (Value::Tensor(_), None) => return Err(Trouble::Refused(super::gaps::DATA_SHAPE)),
             (Value::Tensor(_), Some(total)) => {
                 let ends = super::prefix::scanned(c.tensor(1, "repeats")?, 0, |a, b| a + b);
@@ -182,8 +182,8 @@ pub fn flat_places<'g>(x: Tensor<'g>, at: &[Tensor<'g>]) -> (Tensor<'g>, Tensor<
 
 /// How many of the sorted numbers stand before each value.
 fn insertion<'g>(c: &Call<'_, 'g>, sorted: Tensor<'g>, values: Tensor<'g>) -> Result<Tensor<'g>, Trouble> {
-    let right = c.flag(9, "right", false)? || c.text(9, "side", "left")? == "right";
-    let dtype = if c.flag(9, "out_int32", false)? { DType::I32 } else { DType::I64 };
+    let right = c.flag(KEYWORD, "right", false)? || c.text(KEYWORD, "side", "left")? == "right";
+    let dtype = if c.flag(KEYWORD, "out_int32", false)? { DType::I32 } else { DType::I64 };
     let v = values.expand(values.rank());
     let sorted = if sorted.rank() > 1 { sorted.expand(sorted.rank() - 1) } else { sorted };
     let before = if right { v.greater_equal(sorted) } else { v.greater(sorted) };

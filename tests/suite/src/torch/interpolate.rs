@@ -1,7 +1,7 @@
 //! Nearest-neighbour resampling: constant indices along each axis.
 
 use super::Entry;
-use super::call::{Built, Call};
+use super::call::{Built, Call, KEYWORD};
 use super::helpers::{chosen, one, sizes};
 use crate::samples::Value;
 
@@ -13,7 +13,7 @@ pub const TABLE: &[Entry] = &[
 /// Each place reads the element at the same share of the axis; `middle` 0.5 compares the centres of the cells.
 fn nearest<'g>(c: &Call<'_, 'g>, middle: f64) -> Built<'g> {
     let mut x = c.x()?;
-    let again = c.flag(9, "recompute_scale_factor", false)?;
+    let again = c.flag(KEYWORD, "recompute_scale_factor", false)?;
     for axis in 2..x.rank() {
         let n = sizes(x)[axis];
         let (out, step) = match c.get(1, "size") {

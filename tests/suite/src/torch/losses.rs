@@ -1,7 +1,7 @@
 //! Losses and distances.
 
 use super::Entry;
-use super::call::{Built, Call, Trouble};
+use super::call::{Built, Call, KEYWORD, Trouble};
 use super::helpers::{at_least, chosen, fixed, like, norm, one, sizes, softplus, sum};
 use crate::samples::Value;
 use onestep_ir::{DType, Tensor};
@@ -11,7 +11,7 @@ pub const TABLE: &[Entry] = &[
     ("nn.functional.mse_loss", |c| pair(c, |x, t| (x - t).square())),
     ("nn.functional.l1_loss", |c| pair(c, |x, t| (x - t).abs())),
     ("nn.functional.smooth_l1_loss", |c| {
-        let beta = c.number_or(9, "beta", 1.0)?;
+        let beta = c.number_or(KEYWORD, "beta", 1.0)?;
         pair(c, |x, t| {
             let gap = (x - t).abs();
             if beta == 0.0 {
@@ -21,7 +21,7 @@ pub const TABLE: &[Entry] = &[
         })
     }),
     ("nn.functional.huber_loss", |c| {
-        let delta = c.number_or(9, "delta", 1.0)?;
+        let delta = c.number_or(KEYWORD, "delta", 1.0)?;
         pair(c, |x, t| {
             let gap = (x - t).abs();
             gap.less_equal(delta).select(gap.square() * 0.5, (gap - 0.5 * delta) * delta)
@@ -29,7 +29,7 @@ pub const TABLE: &[Entry] = &[
     }),
     ("nn.functional.soft_margin_loss", |c| pair(c, |x, t| softplus(-(x * t)))),
     ("nn.functional.hinge_embedding_loss", |c| {
-        let margin = c.number_or(9, "margin", 1.0)?;
+        let margin = c.number_or(KEYWORD, "margin", 1.0)?;
         pair(c, |x, t| {
             let apart = t.not_equal(1.0).select(hinge(margin - x), like(x, 0.0));
             apart + t.not_equal(-1.0).select(x, like(x, 0.0))
@@ -37,7 +37,7 @@ pub const TABLE: &[Entry] = &[
     }),
     ("nn.functional.poisson_nll_loss", |c| {
         let (log, full) = (c.flag(2, "log_input", true)?, c.flag(3, "full", false)?);
-        let eps = c.number_or(9, "eps", 1e-8)?;
+        let eps = c.number_or(KEYWORD, "eps", 1e-8)?;
         pair(c, |x, t| {
             let loss = if log { x.exp() - t * x } else { x - t * (x + eps).log() };
             if !full {
@@ -52,14 +52,14 @@ pub const TABLE: &[Entry] = &[
     }),
     ("nn.functional.kl_div", |c| {
         let (x, t) = (c.x()?, c.tensor(1, "target")?);
-        let loss = if c.flag(9, "log_target", false)? {
+        let loss = if c.flag(KEYWORD, "log_target", false)? {
             t.exp() * (t - x)
         } else {
             let zero = t.equals(0.0);
             let safe = zero.select(like(t, 1.0), t);
             zero.select(like(t, 0.0), t * safe.log()) - t * x
         };
-        if c.text(9, "reduction", "mean")? == "batchmean" {
+        if c.text(KEYWORD, "reduction", "mean")? == "batchmean" {
             return one(loss.sum_all() / sizes(x).first().copied().unwrap_or(1) as f64);
         }
         together(c, loss)
@@ -74,7 +74,7 @@ pub const TABLE: &[Entry] = &[
         })
     }),
     ("nn.functional.binary_cross_entropy_with_logits", |c| {
-        let (weight, positive) = (c.maybe(2, "weight")?, c.maybe(9, "pos_weight")?);
+        let (weight, positive) = (c.maybe(2, "weight")?, c.maybe(KEYWORD, "pos_weight")?);
         pair(c, |x, t| {
             let yes = weighed(t * softplus(-x), positive);
             weighed(yes + (1.0 - t) * softplus(x), weight)
@@ -111,12 +111,12 @@ pub const TABLE: &[Entry] = &[
     }),
     ("nn.functional.triplet_margin_loss", |c| {
         let (a, near, far) = (c.x()?, c.tensor(1, "positive")?, c.tensor(2, "negative")?);
-        let (p, eps) = (c.number_or(9, "p", 2.0)?, c.number_or(9, "eps", 1e-6)?);
+        let (p, eps) = (c.number_or(KEYWORD, "p", 2.0)?, c.number_or(KEYWORD, "eps", 1e-6)?);
         let mut apart = distance(a, far, p, eps);
-        if c.flag(9, "swap", false)? {
+        if c.flag(KEYWORD, "swap", false)? {
             apart = apart.minimum(distance(near, far, p, eps));
         }
-        together(c, hinge(distance(a, near, p, eps) - apart + c.number_or(9, "margin", 1.0)?))
+        together(c, hinge(distance(a, near, p, eps) - apart + c.number_or(KEYWORD, "margin", 1.0)?))
     }),
     ("nn.functional.pairwise_distance", |c| {
         let (a, b) = (c.x()?, c.tensor(1, "x2")?);
@@ -154,11 +154,11 @@ pub const TABLE: &[Entry] = &[
         let single = x.rank() < 2;
         let (x, target) = (x.reshape([rows, n]), target.reshape([rows]));
         let own = x.gather_along(1, target.expand(1));
-        let mut loss = hinge(x - own + c.number_or(9, "margin", 1.0)?);
-        if c.number_or(9, "p", 1.0)? == 2.0 {
+        let mut loss = hinge(x - own + c.number_or(KEYWORD, "margin", 1.0)?);
+        if c.number_or(KEYWORD, "p", 1.0)? == 2.0 {
             loss = loss.square();
         }
-        if let Some(weight) = c.maybe(9, "weight")? {
+        if let Some(weight) = c.maybe(KEYWORD, "weight")? {
             loss = loss * weight.gather(0, target).expand(1);
         }
         let other = c.g.iota(DType::I64, [rows, n], 1).not_equal(target.cast(DType::I64).expand(1));
@@ -178,7 +178,7 @@ fn weighed<'g>(loss: Tensor<'g>, weight: Option<Tensor<'g>>) -> Tensor<'g> {
 
 /// The losses as the call wants them: each, their sum, or their mean.
 fn together<'g>(c: &Call<'_, 'g>, loss: Tensor<'g>) -> Built<'g> {
-    one(match c.text(9, "reduction", "mean")? {
+    one(match c.text(KEYWORD, "reduction", "mean")? {
         "none" => loss,
         "sum" => loss.sum_all(),
         _ => loss.mean(),
@@ -204,17 +204,17 @@ fn classes_last(x: Tensor<'_>) -> Tensor<'_> {
 
 /// The weighted mean (or sum, or each) of `losses[.., target]`, without the rows of the ignored target.
 fn likelihood<'g>(c: &Call<'_, 'g>, losses: Tensor<'g>, target: Tensor<'g>) -> Built<'g> {
-    let ignored = target.equals(c.int_or(9, "ignore_index", -100)? as f64);
+    let ignored = target.equals(c.int_or(KEYWORD, "ignore_index", -100)? as f64);
     let class = ignored.select(like(target, 0.0), target);
     let at = target.rank() as isize;
     let zero = c.g.full(losses.dtype(), target.shape(), 0.0);
-    let weight = match c.maybe(9, "weight")? {
+    let weight = match c.maybe(KEYWORD, "weight")? {
         Some(weight) => weight.gather(0, class),
         None => like(zero, 1.0),
     };
     let weight = ignored.select(zero, weight);
     let loss = losses.gather_along(at, class.expand(at as usize)).squeeze(at) * weight;
-    one(match c.text(9, "reduction", "mean")? {
+    one(match c.text(KEYWORD, "reduction", "mean")? {
         "none" => loss,
         "sum" => loss.sum_all(),
         _ => loss.sum_all() / weight.sum_all(),
@@ -223,25 +223,27 @@ fn likelihood<'g>(c: &Call<'_, 'g>, losses: Tensor<'g>, target: Tensor<'g>) -> B
 
 /// Cross-entropy with classes, by our op, or with a share for each class.
 fn cross_entropy<'g>(c: &Call<'_, 'g>, logits: Tensor<'g>, target: Tensor<'g>) -> Built<'g> {
-    if !matches!(c.get(9, "weight"), Value::None) || c.number_or(9, "label_smoothing", 0.0)? != 0.0 {
+    if !matches!(c.get(KEYWORD, "weight"), Value::None)
+        || c.number_or(KEYWORD, "label_smoothing", 0.0)? != 0.0
+    {
         return Err(Trouble::Refused("cross_entropy with weights or label smoothing"));
     }
     let rows = classes_last(logits);
     if target.dtype().is_float() {
         let loss = -sum(rows.log_softmax(-1) * classes_last(target), &[rows.rank() - 1]);
         let count = sizes(loss).iter().product::<usize>() as f64;
-        return match c.text(9, "reduction", "mean")? {
+        return match c.text(KEYWORD, "reduction", "mean")? {
             "mean" => one(loss.sum_all() / count),
             _ => together(c, loss),
         };
     }
-    if c.text(9, "reduction", "mean")? == "mean" && c.maybe_int(9, "ignore_index")?.is_none() {
+    if c.text(KEYWORD, "reduction", "mean")? == "mean" && c.maybe_int(KEYWORD, "ignore_index")?.is_none() {
         return one(rows.cross_entropy(target));
     }
-    let ignore = c.int_or(9, "ignore_index", -100)? as i64;
+    let ignore = c.int_or(KEYWORD, "ignore_index", -100)? as i64;
     let loss = rows.cross_entropy_with(target, ignore);
     let count = target.not_equal(ignore as f64).cast(loss.dtype()).sum_all();
-    one(match c.text(9, "reduction", "mean")? {
+    one(match c.text(KEYWORD, "reduction", "mean")? {
         "none" => loss,
         "sum" => loss.sum_all(),
         _ => loss.sum_all() / count,

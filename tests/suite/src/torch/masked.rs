@@ -1,7 +1,7 @@
 //! The operators of `torch.masked`: elements that the mask leaves out do not take part.
 
 use super::Entry;
-use super::call::{Built, Call, Trouble};
+use super::call::{Built, Call, KEYWORD, Trouble};
 use super::helpers::{
     along, at_least, kept, like, log_add_exp, log_sum_exp, norm, one, safe_sqrt, signed, sum,
 };
@@ -25,7 +25,7 @@ pub const TABLE: &[Entry] = &[
         let (x, mask) = (c.x()?, mask(c)?);
         let axes = c.axes(x, 1, "dim")?;
         let mean = sum(filled(x, mask, 0.0), &axes) / sum(taken(x, mask), &axes);
-        one(kept(mean, x, &axes, c.flag(9, "keepdim", false)?))
+        one(kept(mean, x, &axes, c.flag(KEYWORD, "keepdim", false)?))
     }),
     ("masked.var", |c| one(variance(c)?)),
     ("masked.std", |c| one(safe_sqrt(variance(c)?))),
@@ -50,17 +50,17 @@ pub const TABLE: &[Entry] = &[
             rank => vec![c.axis(rank, 2, "dim", 0)?],
         };
         let length = kept(norm(x, p, &axes), x, &axes, true);
-        one(x / at_least(length, like(length, c.number_or(9, "eps", 1e-12)?)))
+        one(x / at_least(length, like(length, c.number_or(KEYWORD, "eps", 1e-12)?)))
     }),
     ("masked.logaddexp", |c| {
         let (a, b) = (c.x()?, c.tensor(1, "other")?);
-        let a = filled(a, c.maybe(9, "input_mask")?, -INF);
-        one(log_add_exp(a, filled(b, c.maybe(9, "other_mask")?, -INF)))
+        let a = filled(a, c.maybe(KEYWORD, "input_mask")?, -INF);
+        one(log_add_exp(a, filled(b, c.maybe(KEYWORD, "other_mask")?, -INF)))
     }),
 ];
 
 fn mask<'g>(c: &Call<'_, 'g>) -> Result<Option<Tensor<'g>>, Trouble> {
-    c.maybe(9, "mask")
+    c.maybe(KEYWORD, "mask")
 }
 
 /// The elements that take part, and `value` in the place of the others.
@@ -83,7 +83,7 @@ fn reduced<'g>(
     let x = c.x()?;
     let axes = c.axes(x, at, "dim")?;
     let y = f(filled(x, mask(c)?, value), &axes);
-    one(kept(y, x, &axes, c.flag(9, "keepdim", false)?))
+    one(kept(y, x, &axes, c.flag(KEYWORD, "keepdim", false)?))
 }
 
 fn normalised<'g>(
@@ -98,7 +98,7 @@ fn normalised<'g>(
 /// The unbiased variance of the elements that take part.
 fn variance<'g>(c: &Call<'_, 'g>) -> Result<Tensor<'g>, Trouble> {
     let (x, mask) = (c.x()?, mask(c)?);
-    let (axes, keep) = (c.axes(x, 1, "dim")?, c.flag(9, "keepdim", false)?);
+    let (axes, keep) = (c.axes(x, 1, "dim")?, c.flag(KEYWORD, "keepdim", false)?);
     let part = taken(x, mask);
     let count = sum(part, &axes);
     let mean = kept(sum(x * part, &axes) / count, x, &axes, true);

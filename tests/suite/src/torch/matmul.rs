@@ -4,7 +4,7 @@ use super::Entry;
 use super::call::{Built, Call, Trouble, wrapped};
 use super::helpers::{fixed, like, one, signed, sizes};
 use crate::samples::Value;
-use onestep_ir::Tensor;
+use onestep_ir::{DType, Tensor};
 
 pub const TABLE: &[Entry] = &[
     ("matmul mm bmm mv dot vdot", |c| one(product(c.x()?, c.tensor(1, "other")?))),
@@ -109,11 +109,10 @@ pub const TABLE: &[Entry] = &[
     ("corrcoef", |c| {
         let cov = covariance(c, 1.0, None, None)?;
         if cov.rank() == 0 {
-            return one(cov / cov);
+            return one(cov * cov.reciprocal());
         }
         let n = sizes(cov)[0];
-        let eye =
-            c.g.iota(onestep_ir::DType::I32, [n, n], 0).equals(c.g.iota(onestep_ir::DType::I32, [n, n], 1));
+        let eye = c.g.iota(DType::I32, [n, n], 0).equals(c.g.iota(DType::I32, [n, n], 1));
         let deviation = eye.select(cov, like(cov, 0.0)).sum(&[1]).sqrt();
         let y = cov / deviation.expand(1) / deviation;
         one(super::helpers::clamped(y, -1.0, 1.0))

@@ -25,7 +25,7 @@ mod shape;
 mod unary;
 
 pub use call::{Built, Call, Trouble};
-pub use gaps::{RANDOM, why_not};
+pub use gaps::{NO_ENTRY, RANDOM, why_not};
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;

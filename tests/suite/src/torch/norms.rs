@@ -1,7 +1,7 @@
 //! Normalisation: over rows, batches, groups, neighbours, and to length one.
 
 use super::Entry;
-use super::call::{Built, Call, Trouble};
+use super::call::{Built, Call, KEYWORD, Trouble};
 use super::helpers::{at_least, fixed, kept, like, norm, one, signed, sizes, sum};
 use onestep_ir::Tensor;
 
@@ -39,21 +39,21 @@ pub const TABLE: &[Entry] = &[
     }),
     ("nn.functional.instance_norm", |c| {
         let x = c.x()?;
-        let eps = c.number_or(9, "eps", 1e-5)?;
-        let y = if c.flag(9, "use_input_stats", true)? {
+        let eps = c.number_or(KEYWORD, "eps", 1e-5)?;
+        let y = if c.flag(KEYWORD, "use_input_stats", true)? {
             let (mean, scale) = statistics(x, &(2..x.rank()).collect::<Vec<_>>(), eps);
             (x - mean) * scale
         } else {
             let (mean, var) = (c.tensor(1, "running_mean")?, c.tensor(2, "running_var")?);
             (x - channel(x, mean)) * (channel(x, var) + eps).rsqrt()
         };
-        one(scaled(y, c.maybe(9, "weight")?, c.maybe(9, "bias")?))
+        one(scaled(y, c.maybe(KEYWORD, "weight")?, c.maybe(KEYWORD, "bias")?))
     }),
     ("nn.functional.batch_norm", |c| {
         let (mean, var) = (c.maybe(1, "running_mean")?, c.maybe(2, "running_var")?);
         let (weight, bias) = (c.maybe(3, "weight")?, c.maybe(4, "bias")?);
-        let eps = c.number_or(9, "eps", 1e-5)?;
-        batch_norm(c, [weight, bias, mean, var], c.flag(9, "training", false)?, eps).map(|y| vec![y[0]])
+        let eps = c.number_or(KEYWORD, "eps", 1e-5)?;
+        batch_norm(c, [weight, bias, mean, var], c.flag(KEYWORD, "training", false)?, eps).map(|y| vec![y[0]])
     }),
     ("native_batch_norm _native_batch_norm_legit", |c| {
         let (weight, bias) = (c.maybe(1, "weight")?, c.maybe(2, "bias")?);

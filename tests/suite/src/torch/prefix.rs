@@ -1,7 +1,7 @@
 //! Operators along one axis in order: running sums, differences, trapezoids.
 
 use super::Entry;
-use super::call::{Call, Trouble};
+use super::call::{Call, KEYWORD, Trouble};
 use super::helpers::{along, fixed, log_sum_exp, one, sizes};
 use crate::samples::Value;
 use onestep_ir::Tensor;
@@ -61,7 +61,7 @@ pub fn running<'g>(
     x: Tensor<'g>,
     f: impl Fn(Tensor<'g>, Tensor<'g>) -> Tensor<'g>,
 ) -> Result<Tensor<'g>, Trouble> {
-    let x = match c.dtype(9, "dtype")? {
+    let x = match c.dtype(KEYWORD, "dtype")? {
         Some(dtype) => x.cast(dtype),
         None => x,
     };

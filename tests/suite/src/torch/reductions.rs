@@ -1,7 +1,7 @@
 //! Reductions over axes.
 
 use super::Entry;
-use super::call::{Built, Call, Trouble};
+use super::call::{Built, Call, KEYWORD, Trouble};
 use super::helpers::{
     along, fixed, kept, like, log_sum_exp, norm, one, picked, safe_sqrt, signed, sizes, sum, variance,
 };
@@ -173,7 +173,7 @@ fn spread<'g>(c: &Call<'_, 'g>) -> Result<(Tensor<'g>, Tensor<'g>), Trouble> {
         _ => (c.axes(x, 1, "dim")?, c.flag(2, "unbiased", true)?),
     };
     let keep = c.flag(3, "keepdim", false)?;
-    let correction = c.number_or(9, "correction", unbiased as u8 as f64)?;
+    let correction = c.number_or(KEYWORD, "correction", unbiased as u8 as f64)?;
     let mean = x.mean_over(&signed(&axes));
     Ok((kept(variance(x, &axes, correction), x, &axes, keep), kept(mean, x, &axes, keep)))
 }

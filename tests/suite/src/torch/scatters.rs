@@ -1,7 +1,7 @@
 //! Writing and adding by index.
 
 use super::Entry;
-use super::call::{Call, Trouble};
+use super::call::{Call, KEYWORD, Trouble};
 use super::helpers::{fixed, like, one, sizes};
 use super::indexing::{counted, flat_places, part};
 use crate::samples::Value;
@@ -10,18 +10,18 @@ use onestep_ir::{DType, Tensor};
 pub const TABLE: &[Entry] = &[
     ("scatter_add", |c| scattered(c, |x, added, _| x + added)),
     ("scatter", |c| {
-        if c.maybe(9, "reduce")?.is_some() {
+        if c.maybe(KEYWORD, "reduce")?.is_some() {
             return Err(Trouble::Refused("scatter with a product"));
         }
         // PyTorch leaves open which of equal indices wins, so the samples have none.
         scattered(c, |x, added, count| count.greater(0.0).select(added, x))
     }),
     ("scatter_reduce/sum", |c| {
-        let own = c.flag(9, "include_self", true)?;
+        let own = c.flag(KEYWORD, "include_self", true)?;
         scattered(c, |x, added, count| if own { x + added } else { count.greater(0.0).select(added, x) })
     }),
     ("scatter_reduce/mean", |c| {
-        let own = c.flag(9, "include_self", true)?;
+        let own = c.flag(KEYWORD, "include_self", true)?;
         scattered(c, |x, added, count| mean(x, added, count, own))
     }),
     ("index_add", |c| {
@@ -48,7 +48,7 @@ pub const TABLE: &[Entry] = &[
         })
     }),
     ("index_reduce/mean", |c| {
-        let own = c.flag(9, "include_self", true)?;
+        let own = c.flag(KEYWORD, "include_self", true)?;
         indexed(c, |x, a, index| {
             let source = as_row(c.tensor(3, "source")?);
             let added = like(x, 0.0).scatter_add(a, index, source);

@@ -1,7 +1,7 @@
 //! Operators that give the same elements another shape, repeat them, cut them or join them.
 
 use super::Entry;
-use super::call::{Built, Call, Trouble, wrapped};
+use super::call::{Built, Call, KEYWORD, Trouble, wrapped};
 use super::helpers::{fixed, one, sizes};
 use crate::samples::Value;
 use onestep_ir::Tensor;
@@ -64,7 +64,7 @@ pub const TABLE: &[Entry] = &[
     }),
     ("meshgrid", |c| {
         let mut all = c.all()?;
-        let swap = c.text(9, "indexing", "ij")? == "xy" && all.len() > 1;
+        let swap = c.text(KEYWORD, "indexing", "ij")? == "xy" && all.len() > 1;
         if swap {
             all.swap(0, 1);
         }
