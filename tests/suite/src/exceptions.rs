@@ -36,6 +36,17 @@ const fn any(operator: &'static str, allows: Allows, reason: &'static str) -> Ex
     Exception { runtime: "*", operator, allows, reason }
 }
 
+const SCORES: &str = "the decomposition rounds scores of ±10² to f32 before their exponential";
+
+const fn decomposed(operator: &'static str) -> Exception {
+    Exception {
+        runtime: "rewritten",
+        operator,
+        allows: Allows::Within(DType::F32, 5e-6, 2e-5),
+        reason: SCORES,
+    }
+}
+
 /// The list.
 pub const EXCEPTIONS: &[Exception] = &[
     any("masked.softmax", Allows::InsteadOfNan(0.0), NOTHING_TAKES_PART),
@@ -54,6 +65,8 @@ pub const EXCEPTIONS: &[Exception] = &[
         Allows::Nearer,
         "PyTorch's kernel has an approximate exponential",
     ),
+    decomposed("nn.functional.scaled_dot_product_attention"),
+    decomposed("torch.ops.aten._scaled_dot_product_flash_attention_for_cpu"),
     any(
         "pow",
         Allows::Within(DType::F32, 1.3e-6, 2e-2),

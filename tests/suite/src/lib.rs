@@ -5,12 +5,14 @@
 pub mod conform;
 pub mod exceptions;
 pub mod report;
+pub mod runtimes;
 pub mod samples;
 pub mod table;
 pub mod torch;
 
-use onestep_ir::{Array, Graph, interp};
-use std::collections::BTreeMap;
+use onestep_ir::{Array, Graph};
+
+pub use runtimes::{Interpreter, Rewritten};
 
 /// A way to run a graph that has inputs and outputs but no state.
 pub trait Runtime: Sync {
@@ -19,17 +21,4 @@ pub trait Runtime: Sync {
 
     /// The outputs for these inputs, both in the graph's order.
     fn run(&self, graph: &Graph, inputs: &[Array]) -> Result<Vec<Array>, String>;
-}
-
-/// The reference interpreter, which rounds each op's result to its declared dtype.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Interpreter;
-
-impl Runtime for Interpreter {
-    fn name(&self) -> &str {
-        "interpreter"
-    }
-    fn run(&self, graph: &Graph, inputs: &[Array]) -> Result<Vec<Array>, String> {
-        interp::run_arrays(graph, inputs, &mut BTreeMap::new()).map_err(|e| e.to_string())
-    }
 }
