@@ -42,7 +42,7 @@ const fn decomposed(operator: &'static str) -> Exception {
     Exception {
         runtime: "rewritten",
         operator,
-        allows: Allows::Within(DType::F32, 5e-6, 2e-5),
+        allows: Allows::Within(DType::F32, 5e-6, 5e-5),
         reason: SCORES,
     }
 }
