@@ -1,8 +1,9 @@
-//! What surrounds a run of the `onestep` program: the folder that keeps it, the progress shown while it runs,
-//! the answer to Ctrl-C, and the report written at its end.
+//! The `onestep` program: its [`commands`], and what surrounds a run: the folder that keeps it, the progress shown while it
+//! runs, the answer to Ctrl-C, and the report written at its end.
 //!
-//! Nothing here knows the compiler. The commands hand over plain records, so that every piece is tested alone.
+//! Only the commands know the compiler. They hand plain records to the rest, so that every piece is tested alone.
 
+pub mod commands;
 pub mod interrupt;
 pub mod progress;
 pub mod records;

@@ -37,7 +37,7 @@ pub struct DigitsSplit {
 /// [`IoError::Decompress`] or [`IoError::DigitsRow`] if the embedded data is damaged.
 pub fn digits() -> Result<Digits, IoError> {
     let mut csv = String::new();
-    flate2::read::GzDecoder::new(COMPRESSED).read_to_string(&mut csv)?;
+    flate2::read::GzDecoder::new(COMPRESSED).read_to_string(&mut csv).map_err(IoError::Decompress)?;
     parse(&csv)
 }
 

@@ -1,8 +1,38 @@
 //! The one error type of the crate: each variant says what was asked for, what was found, and what would be accepted.
 
-/// Why a data set could not be read, split or cut into batches.
+use crate::FormatError;
+use std::path::PathBuf;
+
+/// Why a file could not be read or written, or a data set not split or cut into batches.
 #[derive(Debug, thiserror::Error)]
 pub enum IoError {
+    /// The operating system does not let a file be read.
+    #[error("`{}` cannot be read: {source}", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: std::io::Error,
+    },
+
+    /// The operating system does not let a file be written.
+    #[error("`{}` cannot be written: {source}", .path.display())]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: std::io::Error,
+    },
+
+    /// A file, or what was to be written to it, is not in the safetensors format.
+    #[error("`{}`: {source}", .path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: FormatError,
+    },
+
     /// A text has fewer bytes than one window, or than one bigram.
     #[error(
         "the text has {found} bytes, but at least {needed} are needed; shorten the window or give more text"
@@ -49,7 +79,7 @@ pub enum IoError {
 
     /// Compressed data that does not decompress to text.
     #[error("the digits do not decompress")]
-    Decompress(#[from] std::io::Error),
+    Decompress(#[source] std::io::Error),
 
     /// A row of the digits that is not 64 pixels from 0 to 16 and a label from 0 to 9.
     #[error("row {row} of the digits: {reason}")]

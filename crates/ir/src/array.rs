@@ -96,8 +96,8 @@ impl Array {
         match dtype {
             DType::F64 => collect(shape, d),
             DType::F32 => collect(shape, d.map(|x| x as f32)),
-            DType::F16 => collect(shape, d.map(half::f16::from_f64)),
-            DType::BF16 => collect(shape, d.map(half::bf16::from_f64)),
+            DType::F16 => collect(shape, d.map(crate::dtype::to_f16)),
+            DType::BF16 => collect(shape, d.map(crate::dtype::to_bf16)),
             DType::I64 => collect(shape, d.map(|x| x as i64)),
             DType::I32 => collect(shape, d.map(|x| x as i32)),
             DType::U32 => collect(shape, d.map(|x| x as u32)),

@@ -91,8 +91,8 @@ impl DType {
     pub fn round(self, x: f64) -> f64 {
         match self {
             DType::F32 => x as f32 as f64,
-            DType::F16 => half::f16::from_f64(x).to_f64(),
-            DType::BF16 => half::bf16::from_f64(x).to_f64(),
+            DType::F16 => to_f16(x).to_f64(),
+            DType::BF16 => to_bf16(x).to_f64(),
             _ => x,
         }
     }
@@ -143,6 +143,28 @@ impl DType {
     }
 }
 
+/// Nearest half-precision number, ties to even.
+pub(crate) fn to_f16(x: f64) -> half::f16 {
+    half::f16::from_f32(to_odd(x))
+}
+
+/// Nearest bfloat16, ties to even.
+pub(crate) fn to_bf16(x: f64) -> half::bf16 {
+    half::bf16::from_f32(to_odd(x))
+}
+
+/// An `f32` that rounds to any narrower format as `x` itself does: truncated, with the last bit set when anything was cut
+/// ("round to odd"; Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums", 2008).
+fn to_odd(x: f64) -> f32 {
+    let near = x as f32;
+    if near as f64 == x || x.is_nan() {
+        return near;
+    }
+    let bits = near.to_bits();
+    let cut = if (near as f64).abs() > x.abs() { bits - 1 } else { bits };
+    f32::from_bits(cut | 1)
+}
+
 impl fmt::Display for DType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -166,6 +188,11 @@ mod tests {
         assert_eq!(DType::F32.round(0.1), 0.1f32 as f64);
         assert_eq!(DType::BF16.round(1.0 + 1.0 / 512.0), 1.0);
         assert_eq!(DType::F16.round(65520.0), f64::INFINITY);
+        // Just above a tie: a second rounding would fall to the even side.
+        assert_eq!(DType::BF16.round(1.0 + 2f64.powi(-8) + 2f64.powi(-40)), 1.0 + 2f64.powi(-7));
+        assert_eq!(DType::F16.round(-1.0 - 2f64.powi(-11) - 2f64.powi(-40)), -1.0 - 2f64.powi(-10));
+        assert_eq!(DType::BF16.round(1e300), f64::INFINITY);
+        assert!(DType::BF16.round(f64::NAN).is_nan());
         assert_eq!(DType::U8.wrap(-1), 255);
         assert_eq!(DType::I32.wrap(1 << 31), i32::MIN as i64);
         assert_eq!(DType::I32.saturate(f64::NAN), 0);

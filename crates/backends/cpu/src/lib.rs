@@ -4,5 +4,15 @@
 //! loops: branch-free, vectorised by the compiler, the same bits whatever the instruction set. [`pool`] shares a
 //! kernel's chunks among threads at a cost of about a microsecond.
 
+pub mod error;
+mod kernel;
+pub mod library;
 pub mod math;
 pub mod pool;
+pub mod program;
+pub mod tape;
+mod target;
+
+pub use error::CpuError;
+pub use program::CpuProgram;
+pub use target::CpuTarget;

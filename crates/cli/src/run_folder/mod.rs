@@ -5,7 +5,6 @@
 //! system at once, so that a killed run keeps every line; all other files are written beside their place and
 //! renamed into it, so that a reader never meets half of one.
 
-mod atomic;
 mod timestamp;
 
 use std::fs::{self, File, OpenOptions};
@@ -14,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::records::{EvalRecord, MetricsLine, StepRecord};
-pub use atomic::write_atomic;
 pub use timestamp::utc_timestamp;
 
 const METRICS: &str = "metrics.jsonl";
@@ -163,6 +161,12 @@ impl RunFolder {
             lines.iter().filter_map(MetricsLine::eval).collect(),
         ))
     }
+}
+
+/// Writes `bytes` to `path`, whole or not at all.
+pub(crate) fn write_atomic(path: &Path, bytes: &[u8]) -> Result<(), RunFolderError> {
+    let unwritable = |source| RunFolderError::Unwritable { path: path.into(), source };
+    onestep_io::write_atomic(path, bytes).map_err(unwritable)
 }
 
 /// Makes a folder and its parents, and names the file that stands in the way, if one does.

@@ -253,7 +253,11 @@ impl<'a, 'g> Clusters<'a, 'g> {
             if !cluster.reduced.is_empty() {
                 // Reductions of one kernel go over the same axes in the same order.
                 let same: Vec<usize> = cluster.reduced.iter().map(|&d| cluster.extents[d]).collect();
-                if same != lengths || spare.iter().any(|d| !cluster.reduced.contains(d)) || !again {
+                if same != lengths
+                    || !again
+                    || spare.iter().any(|d| !cluster.reduced.contains(d))
+                    || cluster.reduced.iter().any(|&d| uses_axis(d))
+                {
                     return None;
                 }
                 over = cluster.reduced.clone();

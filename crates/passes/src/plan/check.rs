@@ -13,6 +13,28 @@ use std::collections::BTreeMap;
 /// A span of storage: which storage, from, to.
 type Span = ((u8, usize), usize, usize);
 
+/// What each piece of storage holds: start → (end, buffer).
+type Held = BTreeMap<(u8, usize), BTreeMap<usize, (usize, BufferId)>>;
+
+/// Records that `b` now holds a span, cutting what was there.
+fn occupy(held: &mut Held, b: BufferId, (storage, start, end): Span) {
+    let pieces = held.entry(storage).or_default();
+    let clash: Vec<(usize, usize, BufferId)> =
+        pieces.iter().filter(|(f, (t, _))| **f < end && start < *t).map(|(f, (t, b))| (*f, *t, *b)).collect();
+    for (from, to, old) in clash {
+        pieces.remove(&from);
+        if from < start {
+            pieces.insert(from, (start, old));
+        }
+        if to > end {
+            pieces.insert(end, (to, old));
+        }
+    }
+    if start < end {
+        pieces.insert(start, (end, b));
+    }
+}
+
 /// Says what is wrong, if anything is.
 pub fn check(s: &Schedule, p: &Plan) -> Result<(), String> {
     if p.places.len() != s.buffers.len() {
@@ -47,40 +69,18 @@ pub fn check(s: &Schedule, p: &Plan) -> Result<(), String> {
             return Err(format!("{id} lies where it may not"));
         }
     }
-    // What each piece of storage holds: start → (end, buffer).
-    let mut held: BTreeMap<(u8, usize), BTreeMap<usize, (usize, BufferId)>> = BTreeMap::new();
-    let mut write = |b: BufferId, at: Span| {
-        let pieces = held.entry(at.0).or_default();
-        let clash: Vec<(usize, usize, BufferId)> = pieces
-            .iter()
-            .filter(|(f, (t, _))| **f < at.2 && at.1 < *t)
-            .map(|(f, (t, b))| (*f, *t, *b))
-            .collect();
-        for (from, to, old) in clash {
-            pieces.remove(&from);
-            if from < at.1 {
-                pieces.insert(from, (at.1, old));
-            }
-            if to > at.2 {
-                pieces.insert(at.2, (to, old));
-            }
-        }
-        if at.1 < at.2 {
-            pieces.insert(at.1, (at.2, b));
-        }
-    };
+    let mut held = Held::new();
     for (i, b) in s.buffers.iter().enumerate() {
         if !matches!(b.kind, BufferKind::Temp) {
             let id = BufferId(i as u32);
-            write(id, span(id));
+            occupy(&mut held, id, span(id));
         }
     }
-    let intact = |held: &BTreeMap<(u8, usize), BTreeMap<usize, (usize, BufferId)>>, b: BufferId| {
+    let intact = |held: &Held, b: BufferId| {
         let (storage, from, to) = span(b);
         from == to
             || held.get(&storage).and_then(|p| p.get(&from)).is_some_and(|(end, who)| *end == to && *who == b)
     };
-    drop(write);
     let mut written = vec![false; s.buffers.len()];
     for (at, k) in s.kernels.iter().enumerate() {
         for b in k.reads() {
@@ -102,37 +102,18 @@ pub fn check(s: &Schedule, p: &Plan) -> Result<(), String> {
             let others = k.reads().into_iter().chain(k.writes()).filter(|o| *o != w);
             for o in others {
                 let (os, of, ot) = span(o);
-                if os == storage
-                    && of < to
-                    && from < ot
-                    && from < to
-                    && !elementwise(k, o, w, (of, ot) == (from, to))
-                {
+                let overlap = os == storage && of < to && from < ot && from < to;
+                let same = (of, ot) == (from, to);
+                // A matmul's result is written first, and its epilogue may write over it.
+                let handed_on = k.writes().contains(&o) && elementwise(k, w, o, same);
+                if overlap && !elementwise(k, o, w, same) && !handed_on {
                     return Err(format!("k{at} writes {w} over {o}, which it still needs"));
                 }
             }
         }
         // The matmul's own result first: its epilogue may write over it.
         for w in k.writes() {
-            let at = span(w);
-            let pieces = held.entry(at.0).or_default();
-            let clash: Vec<(usize, usize, BufferId)> = pieces
-                .iter()
-                .filter(|(f, (t, _))| **f < at.2 && at.1 < *t)
-                .map(|(f, (t, b))| (*f, *t, *b))
-                .collect();
-            for (from, to, old) in clash {
-                pieces.remove(&from);
-                if from < at.1 {
-                    pieces.insert(from, (at.1, old));
-                }
-                if to > at.2 {
-                    pieces.insert(at.2, (to, old));
-                }
-            }
-            if at.1 < at.2 {
-                pieces.insert(at.1, (at.2, w));
-            }
+            occupy(&mut held, w, span(w));
         }
     }
     for (name, b) in &s.outputs {
@@ -142,7 +123,8 @@ pub fn check(s: &Schedule, p: &Plan) -> Result<(), String> {
     }
     let mut committed = vec![false; s.states.len()];
     for (b, i) in &p.commits {
-        if !intact(&held, *b) || matches!(p.places[b.index()], Place::State(_)) {
+        // A source that lies in another state is that state's new value, so no copy overwrites it.
+        if !intact(&held, *b) {
             return Err(format!("{b} is not intact when it is copied to state {i}"));
         }
         committed[*i] = true;

@@ -4,7 +4,9 @@
 //! (so that broadcast, transpose, slice and padding cost nothing), and a staged body of scalar expressions
 //! (map → reduce → map …). A **library kernel** is one op over strided views: matmul, gather, attention ….
 
+pub mod execute;
 mod print;
+pub mod reference;
 
 use onestep_ir::ops::{BinaryKind, CompareKind, Op, ReduceKind, UnaryKind};
 use onestep_ir::{Array, DType, Role};

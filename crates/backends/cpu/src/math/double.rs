@@ -48,6 +48,18 @@ pub fn cos(x: f64) -> f64 {
     libm::cos(x)
 }
 
+/// `e^x − 1`, exact near 0. Within 1 ULP; a scalar call (the crate `libm`), so it does not vectorise.
+#[inline]
+pub fn expm1(x: f64) -> f64 {
+    libm::expm1(x)
+}
+
+/// `log(1 + x)`, exact near 0. Within 1 ULP; a scalar call (the crate `libm`), so it does not vectorise.
+#[inline]
+pub fn log1p(x: f64) -> f64 {
+    libm::log1p(x)
+}
+
 /// `x` to the power `y`, with C's special cases.
 #[inline]
 pub fn pow(x: f64, y: f64) -> f64 {

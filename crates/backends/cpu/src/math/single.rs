@@ -14,6 +14,18 @@ pub use trigonometric::{TRIG_LIMIT, beyond_trig_limit, cos, cos_near, sin, sin_n
 
 super::exact_functions!(f32);
 
+/// `e^x − 1`, exact near 0. Within 1 ULP; a scalar call (the crate `libm`), so it does not vectorise.
+#[inline]
+pub fn expm1(x: f32) -> f32 {
+    libm::expm1f(x)
+}
+
+/// `log(1 + x)`, exact near 0. Within 1 ULP; a scalar call (the crate `libm`), so it does not vectorise.
+#[inline]
+pub fn log1p(x: f32) -> f32 {
+    libm::log1pf(x)
+}
+
 /// `x` to the power `y`, with C's special cases. Within 1 ULP; a scalar call (the crate `libm`), so it does not vectorise.
 #[inline]
 pub fn pow(x: f32, y: f32) -> f32 {

@@ -2,26 +2,42 @@
 //! its place, and the folder flushed after it. A crash at any moment leaves the old file or the new one.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::RunFolderError;
-
 /// Writes `bytes` to `path`, whole or not at all. A symbolic link at `path` is replaced, not followed.
-pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<(), RunFolderError> {
-    let unwritable = |source| RunFolderError::Unwritable { path: path.into(), source };
-    let temporary = temporary_beside(path).map_err(unwritable)?;
-    write_and_rename(&temporary, path, bytes).map_err(|error| {
+///
+/// # Errors
+/// The operating system's; then `path` is as it was, and nothing stands beside it.
+pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_atomic_with(path, |file| file.write_all(bytes))
+}
+
+/// The same with what `write` writes, so that a large file need not be in memory at once.
+///
+/// # Errors
+/// The operating system's, or `write`'s.
+pub fn write_atomic_with(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let temporary = temporary_beside(path)?;
+    write_and_rename(&temporary, path, write).inspect_err(|_| {
         // The first error is the one to report; a leftover is only untidy.
         let _ = fs::remove_file(&temporary);
-        unwritable(error)
     })
 }
 
-fn write_and_rename(temporary: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).open(temporary)?;
-    file.write_all(bytes)?;
+fn write_and_rename(
+    temporary: &Path,
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).create_new(true).open(temporary)?;
+    let mut buffered = BufWriter::with_capacity(1 << 20, file);
+    write(&mut buffered)?;
+    let file = buffered.into_inner().map_err(|error| error.into_error())?;
     file.sync_all()?;
     drop(file);
     fs::rename(temporary, path)?;
@@ -66,10 +82,24 @@ mod tests {
         let folder = root.path().join("folder");
         fs::create_dir(&folder).unwrap();
         fs::write(folder.join("kept"), "x").unwrap();
-        assert!(matches!(write_atomic(&folder, b"new"), Err(RunFolderError::Unwritable { .. })));
+        assert!(write_atomic(&folder, b"new").is_err());
         assert!(folder.join("kept").is_file());
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
         assert!(write_atomic(&root.path().join("no/such/folder"), b"x").is_err());
         assert!(write_atomic(Path::new("/"), b"x").is_err());
+    }
+
+    #[test]
+    fn a_writer_that_fails_half_way_leaves_the_old_file() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("x.bin");
+        write_atomic(&path, b"old").unwrap();
+        let error = write_atomic_with(&path, |file| {
+            file.write_all(&[1; 5000])?;
+            Err(io::Error::other("no more"))
+        });
+        assert_eq!(error.unwrap_err().to_string(), "no more");
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
     }
 }

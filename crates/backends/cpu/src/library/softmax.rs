@@ -1,0 +1,214 @@
+//! The rows of an attention's scores: masking, the softmax, and its gradient, in place and vectorised.
+//!
+//! A row's bits depend on the row alone: sums run in [`LANES`] lanes by position, and what a row may not see contributes
+//! an exact 0. So neither the block of queries nor its neighbours show.
+
+use super::gemm::{Isa, Scalar};
+
+/// Partial sums of a row.
+const LANES: usize = 16;
+
+/// A mask for a block of scores.
+#[derive(Clone, Copy)]
+pub(super) enum Mask<T> {
+    /// Everything may be seen.
+    None,
+    /// Added to the scores.
+    Add(*const T),
+    /// 0 where nothing may be seen.
+    Allow(*const u8),
+}
+
+/// A block of scores, `rows` × `columns`, each row `stride` apart.
+#[derive(Clone, Copy)]
+pub(super) struct Block<T> {
+    pub scores: *mut T,
+    pub stride: usize,
+    pub rows: usize,
+    pub columns: usize,
+    /// Multiplies the scores.
+    pub scale: T,
+    /// The number of the first row, when a row sees only columns up to its own number.
+    pub causal: Option<usize>,
+    pub mask: Mask<T>,
+    /// Distance of the mask's rows and columns.
+    pub mask_strides: (usize, usize),
+}
+
+impl<T: Scalar> Block<T> {
+    /// Row `r`, as far as it sees, and the rest.
+    ///
+    /// # Safety
+    ///
+    /// The block's storage exists and nothing else refers to it.
+    #[inline(always)]
+    unsafe fn row<'a>(&self, r: usize) -> (&'a mut [T], &'a mut [T]) {
+        let seen = self.causal.map_or(self.columns, |first| self.columns.min(first + r + 1));
+        // SAFETY: row `r` has `columns` elements, by the contract.
+        let row = unsafe { std::slice::from_raw_parts_mut(self.scores.add(r * self.stride), self.columns) };
+        row.split_at_mut(seen)
+    }
+
+    /// Masks the part of row `r` that is seen, and scales it if there is a mask.
+    ///
+    /// # Safety
+    ///
+    /// The mask has the block's rows and columns.
+    #[inline(always)]
+    unsafe fn mask(&self, r: usize, row: &mut [T]) {
+        let (rs, cs) = self.mask_strides;
+        match self.mask {
+            Mask::None => {}
+            Mask::Add(mask) => {
+                for (j, x) in row.iter_mut().enumerate() {
+                    // SAFETY: element `(r, j)` of the mask exists.
+                    *x = *x * self.scale + unsafe { *mask.add(r * rs + j * cs) };
+                }
+            }
+            Mask::Allow(mask) => {
+                for (j, x) in row.iter_mut().enumerate() {
+                    // SAFETY: element `(r, j)` of the mask exists.
+                    let allowed = unsafe { *mask.add(r * rs + j * cs) } != 0;
+                    *x = if allowed { *x * self.scale } else { T::NEG_INFINITY };
+                }
+            }
+        }
+    }
+}
+
+/// Reduces in lanes by position, then by halves.
+#[inline(always)]
+fn reduce<T: Scalar>(row: &[T], start: T, join: impl Fn(T, T) -> T) -> T {
+    let mut lanes = [start; LANES];
+    let (blocks, rest) = row.as_chunks::<LANES>();
+    for block in blocks {
+        for i in 0..LANES {
+            lanes[i] = join(lanes[i], block[i]);
+        }
+    }
+    for (l, &x) in lanes.iter_mut().zip(rest) {
+        *l = join(*l, x);
+    }
+    let mut width = LANES;
+    while width > 1 {
+        width /= 2;
+        for i in 0..width {
+            lanes[i] = join(lanes[i], lanes[i + width]);
+        }
+    }
+    lanes[0]
+}
+
+/// Turns scores into `exp(score − shift)`; writes each row's `1 / sum` (0 for a row that sees nothing) and log-sum-exp.
+#[inline(always)]
+unsafe fn forward_body<T: Scalar>(block: Block<T>, inverse: &mut [T], lse: *mut T) {
+    for r in 0..block.rows {
+        // SAFETY: the caller's contract.
+        let (row, unseen) = unsafe { block.row(r) };
+        unseen.fill(T::ZERO);
+        // SAFETY: the caller's contract.
+        unsafe { block.mask(r, row) };
+        let scale = if matches!(block.mask, Mask::None) { block.scale } else { T::ONE };
+        // The largest product is the product of the largest, or of the smallest: rounding keeps the order.
+        let extreme = match scale < T::ZERO {
+            true => reduce(row, T::ZERO - T::NEG_INFINITY, |a, b| if b < a { b } else { a }),
+            false => reduce(row, T::NEG_INFINITY, |a, b| if b > a { b } else { a }),
+        };
+        let top = if row.is_empty() { T::NEG_INFINITY } else { extreme * scale };
+        let shift = if top == T::NEG_INFINITY { T::ZERO } else { top };
+        for x in row.iter_mut() {
+            *x = T::exp(*x * scale - shift);
+        }
+        let sum = reduce(row, T::ZERO, |a, b| a + b);
+        inverse[r] = if sum == T::ZERO { T::ZERO } else { T::ONE / sum };
+        // SAFETY: there is a place for each row.
+        unsafe { *lse.add(r) = shift + T::log(sum) };
+    }
+}
+
+/// Turns scores into weights `exp(score − lse)`, and `grads`, the gradient of the weights, into that of the scores before
+/// they were scaled: `weight · (grad − delta) · scale`.
+#[inline(always)]
+unsafe fn backward_body<T: Scalar>(block: Block<T>, grads: *mut T, lse: &[T], delta: &[T]) {
+    for r in 0..block.rows {
+        // SAFETY: the caller's contract; `grads` is a block of the same form.
+        let (row, unseen, (grad, grad_unseen)) = unsafe {
+            let (row, unseen) = block.row(r);
+            (row, unseen, Block { scores: grads, ..block }.row(r))
+        };
+        unseen.fill(T::ZERO);
+        grad_unseen.fill(T::ZERO);
+        if lse[r] == T::NEG_INFINITY {
+            row.fill(T::ZERO);
+            grad.fill(T::ZERO);
+            continue;
+        }
+        // SAFETY: the caller's contract.
+        unsafe { block.mask(r, row) };
+        let scale = if matches!(block.mask, Mask::None) { block.scale } else { T::ONE };
+        let (lse, delta) = (lse[r], delta[r]);
+        for (x, g) in row.iter_mut().zip(grad) {
+            let weight = T::exp(*x * scale - lse);
+            *x = weight;
+            *g = weight * (*g - delta) * block.scale;
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! with_features {
+    ($forward:ident, $backward:ident, $features:literal) => {
+        #[target_feature(enable = $features)]
+        unsafe fn $forward<T: Scalar>(block: Block<T>, inverse: &mut [T], lse: *mut T) {
+            // SAFETY: the caller's contract.
+            unsafe { forward_body(block, inverse, lse) }
+        }
+        #[target_feature(enable = $features)]
+        unsafe fn $backward<T: Scalar>(block: Block<T>, grads: *mut T, lse: &[T], delta: &[T]) {
+            // SAFETY: the caller's contract.
+            unsafe { backward_body(block, grads, lse, delta) }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+with_features!(forward_avx2, backward_avx2, "avx2");
+#[cfg(target_arch = "x86_64")]
+with_features!(forward_avx512, backward_avx512, "avx512f,avx2");
+
+/// The softmax of a block of scores, up to the factor that `inverse` holds for each row.
+///
+/// # Safety
+///
+/// The block and its mask exist at its sizes, and nothing else refers to the scores; `lse` is writable for its rows;
+/// `isa` is available.
+pub(super) unsafe fn forward<T: Scalar>(isa: Isa, block: Block<T>, inverse: &mut [T], lse: *mut T) {
+    // SAFETY: the caller's contract; `isa` is available.
+    unsafe {
+        match isa {
+            Isa::Portable => forward_body(block, inverse, lse),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => forward_avx2(block, inverse, lse),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => forward_avx512(block, inverse, lse),
+        }
+    }
+}
+
+/// The weights of a block of scores, and the gradient of the scores from that of the weights.
+///
+/// # Safety
+///
+/// As for [`forward`], and `grads` is a block of the same form.
+pub(super) unsafe fn backward<T: Scalar>(isa: Isa, block: Block<T>, grads: *mut T, lse: &[T], delta: &[T]) {
+    // SAFETY: the caller's contract; `isa` is available.
+    unsafe {
+        match isa {
+            Isa::Portable => backward_body(block, grads, lse, delta),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => backward_avx2(block, grads, lse, delta),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => backward_avx512(block, grads, lse, delta),
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! A schedule compiled for the CPU: every kernel once, then a run is a list of dispatches to the pool.
+
+use crate::error::CpuError;
+use crate::kernel::{Memory, Work};
+use crate::library::{self, gemm::Isa, matmul};
+use crate::pool::Pool;
+use crate::tape::LoopTape;
+use onestep_passes::schedule::{Kernel, Schedule};
+use std::time::Instant;
+
+/// Scratch areas begin at multiples of this, so that threads do not share cache lines.
+const ALIGN: usize = 128;
+
+/// A compiled schedule. Where its buffers lie is the caller's to say, at each run.
+pub struct CpuProgram {
+    steps: Vec<Step>,
+    buffers: usize,
+    shared_bytes: usize,
+    thread_bytes: usize,
+}
+
+/// A kernel of the schedule: parts that do not depend on each other, in one dispatch for each phase.
+struct Step {
+    name: String,
+    parts: Vec<Part>,
+    /// Chunks of all parts together, for each phase.
+    chunks: Vec<usize>,
+}
+
+struct Part {
+    work: Box<dyn Work>,
+    /// For each phase, the chunks of the parts before this one.
+    first: Vec<usize>,
+    /// Where its area begins in the shared scratch.
+    shared: usize,
+}
+
+impl CpuProgram {
+    /// Compiles every kernel of a schedule.
+    pub fn new(schedule: &Schedule) -> Result<CpuProgram, CpuError> {
+        CpuProgram::with_isa(schedule, Isa::detect())
+    }
+
+    /// The same with a chosen instruction set for matrix products, an available one; the bits are the same for all.
+    pub fn with_isa(schedule: &Schedule, isa: Isa) -> Result<CpuProgram, CpuError> {
+        let isa = if Isa::available().contains(&isa) { isa } else { Isa::detect() };
+        let mut program =
+            CpuProgram { steps: vec![], buffers: schedule.buffers.len(), shared_bytes: 0, thread_bytes: 0 };
+        for kernel in &schedule.kernels {
+            let works: Vec<Box<dyn Work>> = match kernel {
+                Kernel::Loops(parts) => {
+                    let tape = |p| LoopTape::new(p, &|b| schedule.buffer(b).dtype);
+                    let tapes = parts.iter().map(|p| Ok(Box::new(tape(p)?) as Box<dyn Work>));
+                    tapes.collect::<Result<_, CpuError>>()?
+                }
+                Kernel::Matmul(m) => vec![matmul::compile(m, schedule, isa)?],
+                Kernel::Library(l) => vec![library::compile(l, schedule, isa)?],
+            };
+            let (step, shared) = Step::new(kernel, works);
+            program.shared_bytes = program.shared_bytes.max(shared);
+            let scratch = step.parts.iter().map(|p| p.work.scratch_bytes()).max().unwrap_or(0);
+            program.thread_bytes = program.thread_bytes.max(scratch.next_multiple_of(ALIGN));
+            program.steps.push(step);
+        }
+        Ok(program)
+    }
+
+    /// Bytes of scratch that a run by a pool of `threads` needs.
+    pub fn scratch_bytes(&self, threads: usize) -> usize {
+        self.shared_bytes + threads.max(1) * self.thread_bytes
+    }
+
+    /// The kernels' names in order, for reports: op and sizes.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.steps.iter().map(|s| s.name.as_str())
+    }
+
+    /// Runs every kernel in order. Allocates nothing.
+    ///
+    /// # Safety
+    ///
+    /// `buffers` holds, for each buffer of the schedule, storage of its size, aligned to 8 bytes, which nobody else
+    /// accesses meanwhile; buffers share storage only as a plan of the schedule allows. `scratch` has
+    /// [`CpuProgram::scratch_bytes`] for the pool's threads, at a multiple of 64.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer buffers than the schedule has.
+    pub unsafe fn run(&self, pool: &Pool, buffers: &[*mut u8], scratch: *mut u8) {
+        // SAFETY: the contract is the same.
+        unsafe { self.run_observed(pool, buffers, scratch, &mut |_| {}) }
+    }
+
+    /// Runs every kernel in order and adds the nanoseconds of each to `nanoseconds`, in the order of
+    /// [`CpuProgram::names`].
+    ///
+    /// # Safety
+    ///
+    /// As for [`CpuProgram::run`].
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer buffers or places for times than the schedule has buffers and kernels.
+    pub unsafe fn run_timed(
+        &self,
+        pool: &Pool,
+        buffers: &[*mut u8],
+        scratch: *mut u8,
+        nanoseconds: &mut [u64],
+    ) {
+        let mut last = Instant::now();
+        let mut observe = |kernel: usize| {
+            let now = Instant::now();
+            nanoseconds[kernel] += (now - last).as_nanos() as u64;
+            last = now;
+        };
+        // SAFETY: the contract is the same.
+        unsafe { self.run_observed(pool, buffers, scratch, &mut observe) }
+    }
+
+    /// Runs every kernel in order; `done` is told the number of each when it is complete.
+    ///
+    /// # Safety
+    ///
+    /// As for [`CpuProgram::run`].
+    unsafe fn run_observed(
+        &self,
+        pool: &Pool,
+        buffers: &[*mut u8],
+        scratch: *mut u8,
+        done: &mut dyn FnMut(usize),
+    ) {
+        assert!(buffers.len() >= self.buffers, "a run needs storage for every buffer of its schedule");
+        let session = pool.session();
+        for (number, step) in self.steps.iter().enumerate() {
+            for (phase, &chunks) in step.chunks.iter().enumerate() {
+                let place = Shared { buffers, scratch };
+                session.run(chunks, &|thread, chunk| {
+                    let (part, first) = step.part(phase, chunk);
+                    let place = place.get();
+                    let memory = Memory {
+                        buffers: place.buffers,
+                        scratch: place.scratch.wrapping_add(self.shared_bytes + thread * self.thread_bytes),
+                        shared: place.scratch.wrapping_add(part.shared),
+                    };
+                    // SAFETY: the storage is the caller's, by its contract; the scratch areas are disjoint and as
+                    // large as the parts asked for; chunks of a phase are independent by the schedule's (parts)
+                    // and the kernel's (chunks) construction, and phases and kernels run one after the other.
+                    unsafe { part.work.run_chunk(phase, chunk - first, memory) };
+                });
+            }
+            done(number);
+        }
+    }
+}
+
+impl Step {
+    /// A step and the bytes of shared scratch that it needs.
+    fn new(kernel: &Kernel, works: Vec<Box<dyn Work>>) -> (Step, usize) {
+        let phases = works.iter().map(|w| w.phases()).max().unwrap_or(0);
+        let mut chunks = vec![0; phases];
+        let mut parts = vec![];
+        let mut shared = 0;
+        for work in works {
+            let first = chunks.clone();
+            for (phase, total) in chunks.iter_mut().enumerate().take(work.phases()) {
+                *total += work.chunks(phase);
+            }
+            let bytes = work.shared_bytes().next_multiple_of(ALIGN);
+            parts.push(Part { work, first, shared });
+            shared += bytes;
+        }
+        (Step { name: name(kernel, &parts), parts, chunks }, shared)
+    }
+
+    /// The part that owns a chunk, and its first chunk.
+    #[inline(always)]
+    fn part(&self, phase: usize, chunk: usize) -> (&Part, usize) {
+        // The last part that begins at or before the chunk; parts without chunks begin where the next one does.
+        let after = match self.parts.len() {
+            1 => 1,
+            _ => self.parts.partition_point(|p| p.first[phase] <= chunk),
+        };
+        let part = &self.parts[after - 1];
+        (part, part.first[phase])
+    }
+}
+
+/// The name of a kernel in reports.
+fn name(kernel: &Kernel, parts: &[Part]) -> String {
+    match (kernel, parts) {
+        (Kernel::Loops(loops), _) => match &loops[..] {
+            [one] => {
+                let (p, r) = one.extents.split_at(one.parallel);
+                let reduced = if r.is_empty() { String::new() } else { format!(" reduce {r:?}") };
+                format!("loop {p:?}{reduced}, {} expressions", one.body.len())
+            }
+            many => format!("{} loops", many.len()),
+        },
+        (_, [only]) => only.work.label(),
+        _ => String::new(),
+    }
+}
+
+/// What the chunks of a dispatch share.
+#[derive(Clone, Copy)]
+struct Shared<'a> {
+    buffers: &'a [*mut u8],
+    scratch: *mut u8,
+}
+
+// SAFETY: the pointers are used as `CpuProgram::run` allows: the storage belongs to the run, not to a thread, and chunks
+// access disjoint or unchanging parts of it.
+unsafe impl Sync for Shared<'_> {}
+
+impl<'a> Shared<'a> {
+    /// All of it: a closure that names this method captures the whole, not the fields.
+    fn get(&self) -> Shared<'a> {
+        *self
+    }
+}

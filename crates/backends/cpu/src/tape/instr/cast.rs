@@ -1,0 +1,69 @@
+//! Casts between any two dtypes, by the rules of the op `cast`.
+
+use super::convert::{bf16_from_f32, bf16_to_f32, f16_from_f32, f16_to_f32};
+use super::{Block, Isa, one};
+use half::{bf16, f16};
+use onestep_ir::DType;
+
+/// The cast from one dtype to another.
+pub fn cast(from: DType, to: DType, isa: Isa) -> Block {
+    use DType::*;
+    /// From a type with `as`; `|x|` as an f64 (exact, or rounded as the reference does) for the narrow floats.
+    macro_rules! primitive {
+        ($t:ty, $f32:expr, $f16:expr, $bf16:expr) => {
+            match to {
+                F64 => one!(isa, $t => f64, |x| x as f64),
+                F32 => one!(isa, $t => f32, |x| $f32(x)),
+                F16 => one!(isa, $t => u16, |x| $f16(x)),
+                BF16 => one!(isa, $t => u16, |x| $bf16(x)),
+                I64 => one!(isa, $t => i64, |x| x as i64),
+                I32 => one!(isa, $t => i32, |x| x as i32),
+                U32 => one!(isa, $t => u32, |x| x as u32),
+                U8 => one!(isa, $t => u8, |x| x as u8),
+                Bool => one!(isa, $t => u8, |x| (x != (0 as $t)) as u8),
+            }
+        };
+    }
+    macro_rules! integer {
+        ($t:ty) => {
+            primitive!(
+                $t,
+                // Through f64, as the reference: for i64 the two roundings can differ from one.
+                (|x| x as f64 as f32),
+                (|x| f16::from_f64(x as f64).to_bits()),
+                (|x| bf16::from_f64(x as f64).to_bits())
+            )
+        };
+    }
+    /// From a 16-bit float by way of f32, which holds it exactly.
+    macro_rules! narrow {
+        ($wide:path) => {
+            match to {
+                F64 => one!(isa, u16 => f64, |x| $wide(x) as f64),
+                F32 => one!(isa, u16 => f32, |x| $wide(x)),
+                F16 => one!(isa, u16 => u16, |x| f16_from_f32($wide(x))),
+                BF16 => one!(isa, u16 => u16, |x| bf16_from_f32($wide(x))),
+                I64 => one!(isa, u16 => i64, |x| $wide(x) as i64),
+                I32 => one!(isa, u16 => i32, |x| $wide(x) as i32),
+                U32 => one!(isa, u16 => u32, |x| $wide(x) as u32),
+                U8 => one!(isa, u16 => u8, |x| $wide(x) as u8),
+                Bool => one!(isa, u16 => u8, |x| ($wide(x) != 0.0) as u8),
+            }
+        };
+    }
+    match from {
+        F64 => primitive!(
+            f64,
+            (|x| x as f32),
+            (|x| f16::from_f64(x).to_bits()),
+            (|x| bf16::from_f64(x).to_bits())
+        ),
+        F32 => primitive!(f32, (|x| x), f16_from_f32, bf16_from_f32),
+        F16 => narrow!(f16_to_f32),
+        BF16 => narrow!(bf16_to_f32),
+        I64 => integer!(i64),
+        I32 => integer!(i32),
+        U32 => integer!(u32),
+        U8 | Bool => integer!(u8),
+    }
+}

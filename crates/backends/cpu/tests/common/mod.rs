@@ -1,0 +1,100 @@
+//! A schedule of one kernel, its storage, and random numbers for the tests of this backend.
+#![allow(dead_code)]
+
+use onestep_cpu::CpuProgram;
+use onestep_cpu::library::gemm::Isa;
+use onestep_cpu::pool::Pool;
+use onestep_ir::{Array, DType};
+use onestep_passes::schedule::{Buffer, BufferId, BufferKind, Kernel, Schedule, View};
+
+/// A schedule under construction, with the inputs' values.
+#[derive(Default)]
+pub struct Case {
+    pub schedule: Schedule,
+    pub values: Vec<Option<Array>>,
+}
+
+impl Case {
+    pub fn input(&mut self, value: Array) -> BufferId {
+        let id = self.buffer(value.dtype(), value.shape(), BufferKind::Input(self.values.len()));
+        self.values[id.index()] = Some(value);
+        id
+    }
+
+    pub fn temp(&mut self, dtype: DType, shape: &[usize]) -> BufferId {
+        self.buffer(dtype, shape, BufferKind::Temp)
+    }
+
+    fn buffer(&mut self, dtype: DType, shape: &[usize], kind: BufferKind) -> BufferId {
+        let id = BufferId(self.values.len() as u32);
+        self.schedule.buffers.push(Buffer { name: format!("b{}", id.0), dtype, shape: shape.to_vec(), kind });
+        self.values.push(None);
+        id
+    }
+
+    pub fn push(&mut self, kernel: Kernel) {
+        self.schedule.kernels.push(kernel);
+    }
+
+    /// Runs with so many threads; the values of all buffers. Temporaries begin as garbage.
+    pub fn run_with(&self, threads: usize, isa: Isa) -> Vec<Array> {
+        let program = CpuProgram::with_isa(&self.schedule, isa).expect("the schedule compiles");
+        let pool = Pool::new(threads).unwrap();
+        let mut storage = self.storage();
+        let pointers: Vec<*mut u8> = storage.iter_mut().map(|s| s.as_mut_ptr().cast()).collect();
+        let mut scratch = vec![0xffu8; program.scratch_bytes(threads) + 64];
+        let scratch = scratch.as_mut_ptr();
+        let scratch = scratch.wrapping_add(scratch.align_offset(64));
+        // SAFETY: every buffer has its bytes, aligned to 8, in a vector of its own; the scratch is as large as asked.
+        unsafe { program.run(&pool, &pointers, scratch) };
+        let buffers = self.schedule.buffers.iter().zip(&storage);
+        buffers.map(|(b, s)| Array::from_bytes(b.dtype, &b.shape, &bytes(s)[..b.bytes()]).unwrap()).collect()
+    }
+
+    pub fn run(&self) -> Vec<Array> {
+        let one = self.run_with(1, Isa::detect());
+        let two = self.run_with(2, Isa::detect());
+        for (a, b) in one.iter().zip(&two) {
+            assert_eq!(a.bytes(), b.bytes(), "one thread and two differ");
+        }
+        one
+    }
+
+    pub fn storage(&self) -> Vec<Vec<u64>> {
+        let fill = |(b, v): (&Buffer, &Option<Array>)| {
+            let mut words = vec![u64::MAX; b.bytes().div_ceil(8).max(1)];
+            if let Some(v) = v {
+                for (w, part) in words.iter_mut().zip(v.bytes().chunks(8)) {
+                    let mut eight = [0; 8];
+                    eight[..part.len()].copy_from_slice(part);
+                    *w = u64::from_le_bytes(eight);
+                }
+            }
+            words
+        };
+        self.schedule.buffers.iter().zip(&self.values).map(fill).collect()
+    }
+}
+
+fn bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|w| w.to_le_bytes()).collect()
+}
+
+/// The dense view of a whole buffer.
+pub fn dense(buffer: BufferId, shape: &[usize]) -> View {
+    View { buffer, offset: 0, shape: shape.to_vec(), strides: onestep_ir::row_major(shape) }
+}
+
+/// Numbers in (-1, 1), the same for the same seed (an LCG's upper bits).
+pub fn noise(seed: u64, n: usize) -> Vec<f64> {
+    let mut s = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = |_| {
+        s = s.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (s >> 40) as f64 / (1u64 << 23) as f64 - 1.0
+    };
+    (0..n).map(next).collect()
+}
+
+pub fn random(dtype: DType, shape: &[usize], seed: u64) -> Array {
+    Array::from_f64(dtype, shape, &noise(seed, shape.iter().product())).unwrap()
+}

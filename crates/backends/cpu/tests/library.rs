@@ -1,0 +1,291 @@
+//! Every library kernel against the reference of its op, on the op's own samples and on larger cases.
+
+mod common;
+
+use common::{Case, dense, noise, random};
+use onestep_cpu::library::accepts;
+use onestep_ir::op::Range;
+use onestep_ir::ops::{
+    ArgKind, ArgReduce, Attention, AttentionGrad, AttentionLayout, DynamicSlice, DynamicUpdateSlice, Gather,
+    GatherAlong, ScatterAdd, ScatterAddAlong, Unary, UnaryKind,
+};
+use onestep_ir::{Array, DType, Dense, Op, OpRule, Real, Type};
+use onestep_passes::schedule::{Kernel, LibraryKernel, View};
+
+/// A schedule of one op over dense operands. The results are its last buffers.
+fn case(op: &Op, operands: &[Array]) -> (Case, Vec<Type>) {
+    let views = operands.iter().map(|a| (a.clone(), None)).collect::<Vec<_>>();
+    case_of_views(op, &views)
+}
+
+/// The same; an operand may be a view (of strides) of another tensor.
+fn case_of_views(op: &Op, operands: &[(Array, Option<(Vec<usize>, Vec<usize>)>)]) -> (Case, Vec<Type>) {
+    let mut case = Case::default();
+    let mut views = vec![];
+    let mut types = vec![];
+    for (array, view) in operands {
+        let buffer = case.input(array.clone());
+        let view = match view {
+            None => dense(buffer, array.shape()),
+            Some((shape, strides)) => {
+                View { buffer, offset: 0, shape: shape.clone(), strides: strides.clone() }
+            }
+        };
+        types.push(Type::new(array.dtype(), onestep_ir::Shape::fixed(&view.shape)));
+        views.push(view);
+    }
+    let results = op.rule().infer(&types).unwrap();
+    let outs = results.iter().map(|t| case.temp(t.dtype, &t.sizes())).collect();
+    case.push(Kernel::Library(LibraryKernel { op: op.clone(), operands: views, results: outs }));
+    (case, results)
+}
+
+fn reference(op: &Op, operands: &[Array], results: &[Type]) -> Vec<Dense> {
+    let dense: Vec<Dense> = operands.iter().map(Dense::from_array).collect();
+    op.rule().reference(&dense.iter().collect::<Vec<_>>(), results).unwrap()
+}
+
+/// Holds a kernel to the reference: floats within `tolerance` of their size or of 1, NaN for NaN.
+fn check(op: &Op, operands: &[Array], tolerance: f64) {
+    let (case, results) = case(op, operands);
+    let got = case.run();
+    let got = &got[got.len() - results.len()..];
+    for (g, w) in got.iter().zip(reference(op, operands, &results)) {
+        let w = w.to_array().unwrap();
+        if !g.dtype().is_float() {
+            assert_eq!(g.to_i64(), w.to_i64(), "{op:?}");
+            continue;
+        }
+        for (i, (a, b)) in g.to_f64().iter().zip(w.to_f64()).enumerate() {
+            let near = (a - b).abs() <= tolerance * b.abs().max(1.0);
+            assert!(near || *a == b || (a.is_nan() && b.is_nan()), "{op:?} element {i}: {a} for {b}");
+        }
+    }
+}
+
+fn draw(ty: &Type, range: Range, as_f32: bool, seed: u64) -> Array {
+    let sizes = ty.sizes();
+    let noise = noise(seed, sizes.iter().product());
+    let dtype = if as_f32 && ty.dtype == DType::F64 { DType::F32 } else { ty.dtype };
+    let values: Vec<f64> = match range {
+        Range::Real(a, b) => noise.iter().map(|x| a + (b - a) * (x + 1.0) / 2.0).collect(),
+        Range::Int(a, b) => {
+            noise.iter().map(|x| (a as f64 + (b - a) as f64 * (x + 1.0) / 2.0).floor()).collect()
+        }
+        Range::Distinct => (0..noise.len()).map(|i| (i * 7 % noise.len().max(1)) as f64).collect(),
+    };
+    Array::from_f64(dtype, &sizes, &values).unwrap()
+}
+
+#[test]
+fn the_samples_of_every_accepted_op() {
+    let mut seen = std::collections::BTreeSet::new();
+    for as_f32 in [true, false] {
+        for (n, sample) in Op::samples().into_iter().enumerate() {
+            if matches!(sample.op, Op::Matmul(_)) {
+                continue;
+            }
+            let draw =
+                |(i, (ty, range)): (usize, &(Type, Range))| draw(ty, *range, as_f32, (n * 8 + i) as u64);
+            let operands: Vec<Array> = sample.operands.iter().enumerate().map(draw).collect();
+            let dtypes: Vec<DType> = operands.iter().map(|a| a.dtype()).collect();
+            if accepts(&sample.op, &dtypes).is_some() {
+                seen.insert(sample.op.rule().name());
+                check(&sample.op, &operands, if as_f32 { 2e-5 } else { 1e-12 });
+            }
+        }
+    }
+    let want = "argmax argmin attention attention_grad dynamic_slice dynamic_update_slice gather gather_along \
+                scatter_add scatter_add_along";
+    assert_eq!(seen.into_iter().collect::<Vec<_>>().join(" "), want);
+}
+
+#[test]
+fn an_op_without_a_kernel_is_named() {
+    let (case, _) = case(&Unary { kind: UnaryKind::Exp }.into(), &[random(DType::F32, &[3], 1)]);
+    let error = onestep_cpu::CpuProgram::new(&case.schedule).err().unwrap().to_string();
+    assert!(error.contains("no kernel for 'exp'"), "{error}");
+}
+
+fn ints(shape: &[usize], values: &[i64]) -> Array {
+    Array::from_f64(DType::I32, shape, &values.iter().map(|&x| x as f64).collect::<Vec<_>>()).unwrap()
+}
+
+#[test]
+fn an_index_outside_gives_nothing_and_takes_nothing() {
+    let data = random(DType::F32, &[4, 3], 1);
+    let numbers = data.to_f64();
+    let indices = ints(&[4], &[1, -1, 4, i32::MAX as i64]);
+    let got =
+        case(&Gather { axis: 0 }.into(), &[data.clone(), indices.clone()]).0.run().pop().unwrap().to_f64();
+    assert_eq!(got[..3], numbers[3..6]);
+    assert!(got[3..].iter().all(|x| x.is_nan()));
+
+    let along = ints(&[2, 3], &[0, 4, -2, 3, 3, 9]);
+    let got =
+        case(&GatherAlong { axis: 0 }.into(), &[data.clone(), along.clone()]).0.run().pop().unwrap().to_f64();
+    assert_eq!([got[0], got[3], got[4]], [numbers[0], numbers[9], numbers[10]]);
+    assert!([1, 2, 5].iter().all(|&i| got[i].is_nan()));
+
+    let updates = Array::from_f64(DType::F32, &[4, 3], &[1.0; 12]).unwrap();
+    let got = case(&ScatterAdd { axis: 0 }.into(), &[data.clone(), indices, updates]).0.run().pop().unwrap();
+    let changed: Vec<bool> = got.to_f64().iter().zip(&numbers).map(|(a, b)| a != b).collect();
+    assert_eq!(changed, (0..12).map(|i| (3..6).contains(&i)).collect::<Vec<_>>());
+
+    let updates = Array::from_f64(DType::F32, &[2, 3], &[1.0; 6]).unwrap();
+    let got =
+        case(&ScatterAddAlong { axis: 0 }.into(), &[data.clone(), along, updates]).0.run().pop().unwrap();
+    let changed: Vec<bool> = got.to_f64().iter().zip(&numbers).map(|(a, b)| a != b).collect();
+    assert_eq!(changed, (0..12).map(|i| [0, 9, 10].contains(&i)).collect::<Vec<_>>());
+
+    for start in [-1, 3, i32::MAX as i64] {
+        let op = DynamicSlice { axis: 0, size: 2 };
+        let got = case(&op.into(), &[data.clone(), ints(&[], &[start])]).0.run().pop().unwrap().to_f64();
+        assert!(got.iter().all(|x| x.is_nan()), "{start}");
+        let op = DynamicUpdateSlice { axis: 0 };
+        let update = random(DType::F32, &[2, 3], 2);
+        let got = case(&op.into(), &[data.clone(), update, ints(&[], &[start])]).0.run().pop().unwrap();
+        assert_eq!(got.to_f64(), numbers, "{start}");
+    }
+}
+
+#[test]
+fn large_scatters_and_gathers_share_their_work() {
+    let ids = |n: usize, bound: f64| {
+        let ids: Vec<f64> = noise(9, n).iter().map(|x| ((x + 1.0) / 2.0 * bound).floor()).collect();
+        Array::from_f64(DType::I32, &[n], &ids).unwrap()
+    };
+    // Bands of columns, and bands of the axis.
+    for (n, inner, count) in [(65, 128, 1024), (5000, 1, 3000), (300, 24, 500), (5, 2000, 40)] {
+        let (base, updates) = (random(DType::F32, &[n, inner], 1), random(DType::F32, &[count, inner], 2));
+        let indices = ids(count, n as f64);
+        check(&ScatterAdd { axis: 0 }.into(), &[base.clone(), indices.clone(), updates], 1e-4);
+        check(&Gather { axis: 0 }.into(), &[base, indices], 0.0);
+    }
+}
+
+#[test]
+fn a_scatter_may_begin_from_one_number_broadcast() {
+    let op: Op = ScatterAdd { axis: 0 }.into();
+    let (indices, updates) = (ints(&[3], &[2, 0, 2]), random(DType::F32, &[3, 4], 1));
+    let zero = Array::from_f64(DType::F32, &[1], &[0.0]).unwrap();
+    let views = [(zero, Some((vec![5, 4], vec![0, 0]))), (indices.clone(), None), (updates.clone(), None)];
+    let got = case_of_views(&op, &views).0.run().pop().unwrap();
+    let zeros = Array::zeros(DType::F32, &[5, 4]).unwrap();
+    let want = case(&op, &[zeros, indices, updates]).0.run().pop().unwrap();
+    assert_eq!(got.bytes(), want.bytes());
+}
+
+#[test]
+fn argmax_takes_the_first_nan_else_the_first_of_equals() {
+    for n in [1, 5, 16, 33, 100] {
+        for kind in [ArgKind::Max, ArgKind::Min] {
+            let op: Op = ArgReduce { kind, axis: 1 }.into();
+            let mut values = noise(n as u64, 3 * n).iter().map(|x| (x * 4.0).round()).collect::<Vec<_>>();
+            values[2 * n - 1] = f64::NAN;
+            values[n + n / 2] = f64::NAN;
+            check(&op, &[Array::from_f64(DType::F32, &[3, n], &values).unwrap()], 0.0);
+        }
+    }
+}
+
+/// Sizes: batch, heads, queries, keys, head size, head size of the values.
+fn attention(
+    layout: AttentionLayout,
+    causal: bool,
+    [b, h, tq, tk, d, dv]: [usize; 6],
+    mask: Option<Array>,
+    tolerance: f64,
+) {
+    let scale = Real::new(1.0 / (d as f64).sqrt());
+    let op = Attention { layout, causal, scale };
+    for dtype in [DType::F32, DType::F64] {
+        let tolerance = if dtype == DType::F64 { 1e-12 } else { tolerance };
+        let tensor = |t, d, seed| random(dtype, &layout.arrange([b, h, t, d]), seed);
+        let mut operands = vec![tensor(tq, d, 1), tensor(tk, d, 2), tensor(tk, dv, 3)];
+        operands.extend(mask.as_ref().map(|m| match m.dtype() {
+            DType::Bool => m.clone(),
+            _ => Array::from_f64(dtype, m.shape(), &m.to_f64()).unwrap(),
+        }));
+        check(&op.into(), &operands, tolerance);
+        let types: Vec<Type> = operands.iter().map(|a| Dense::from_array(a).ty()).collect();
+        let results = op.infer(&types).unwrap();
+        let forward = reference(&op.into(), &operands, &results);
+        operands.extend(forward.iter().map(|d| d.to_array().unwrap()));
+        operands.push(tensor(tq, dv, 4));
+        check(&AttentionGrad { layout, causal, scale }.into(), &operands, tolerance);
+    }
+}
+
+#[test]
+fn attention_and_its_gradient() {
+    use AttentionLayout::{Bhtd, Bthd};
+    for layout in [Bhtd, Bthd] {
+        for causal in [false, true] {
+            for sizes in [
+                [2, 3, 33, 33, 8, 8],
+                [1, 4, 4, 4, 4, 4],
+                [1, 2, 130, 130, 32, 32],
+                [2, 1, 5, 70, 16, 24],
+                [1, 2, 70, 5, 128, 64],
+                [1, 1, 1, 300, 64, 64],
+                [1, 1, 100, 1, 8, 8],
+            ] {
+                attention(layout, causal, sizes, None, 2e-5);
+            }
+        }
+    }
+}
+
+#[test]
+fn masked_attention_and_rows_that_see_nothing() {
+    let [b, h, tq, tk] = [2, 3, 19, 37];
+    for shape in [[b, h, tq, tk], [1, h, tq, tk], [b, 1, tq, tk], [1, 1, tq, tk]] {
+        let n: usize = shape.iter().product();
+        // Every fourth row is masked altogether.
+        let allow = |i: usize, x: f64| i / tk % 4 != 2 && x > -0.2;
+        let noise = noise(7, n);
+        let bools: Vec<bool> = noise.iter().enumerate().map(|(i, &x)| allow(i, x)).collect();
+        let added: Vec<f64> =
+            bools.iter().zip(&noise).map(|(&a, &x)| if a { x } else { f64::NEG_INFINITY }).collect();
+        for causal in [false, true] {
+            for layout in [AttentionLayout::Bhtd, AttentionLayout::Bthd] {
+                let sizes = [b, h, tq, tk, 16, 8];
+                attention(layout, causal, sizes, Some(Array::bools(&shape, &bools).unwrap()), 2e-5);
+                let added = Array::from_f64(DType::F64, &shape, &added).unwrap();
+                attention(layout, causal, sizes, Some(added), 2e-5);
+            }
+        }
+    }
+}
+
+#[test]
+fn attention_of_views_has_the_bits_of_attention_of_copies() {
+    let [b, h, t, d] = [2, 3, 20, 8];
+    // q, k and v in one [b, t, 3, h, d] tensor, as a fused projection leaves them.
+    let fused = random(DType::F32, &[b, t, 3, h, d], 1);
+    let numbers = fused.to_f64();
+    let op: Op = Attention { layout: AttentionLayout::Bhtd, causal: true, scale: Real::new(0.3) }.into();
+    let mut copies = vec![];
+    for part in 0..3 {
+        let mut copy = vec![];
+        for (b, h, t) in (0..b).flat_map(|b| (0..h).flat_map(move |h| (0..t).map(move |t| (b, h, t)))) {
+            copy.extend_from_slice(&numbers[(((b * 20 + t) * 3 + part) * 3 + h) * d..][..d]);
+        }
+        copies.push(Array::from_f64(DType::F32, &[b, h, t, d], &copy).unwrap());
+    }
+    let (copied, results) = case(&op, &copies);
+    let copied = copied.run();
+    let (mut viewed, _) = case(&op, &copies);
+    let buffer = viewed.input(fused);
+    if let Kernel::Library(l) = &mut viewed.schedule.kernels[0] {
+        for (part, view) in l.operands.iter_mut().enumerate() {
+            let strides = vec![t * 3 * h * d, d, 3 * h * d, 1];
+            *view = View { buffer, offset: part * h * d, shape: vec![b, h, t, d], strides };
+        }
+    }
+    let viewed = viewed.run();
+    for i in 0..results.len() {
+        assert_eq!(copied[3 + i].bytes(), viewed[3 + i].bytes());
+    }
+}

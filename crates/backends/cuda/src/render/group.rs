@@ -1,0 +1,100 @@
+//! Which threads take a row, and in which tree they reduce it.
+//!
+//! A row of `n` points is split among `lanes(n)` lanes: lane `t` takes the points `r ≡ t`, in order. Then the partial results
+//! are combined: those of lanes equal modulo 32 in order, and the 32 that remain by halves (offset 16, 8, 4, 2, 1). Every form
+//! keeps to this tree, so the bits of a reduction do not tell which form computed it.
+
+use super::domain::for_each_affine;
+use onestep_passes::schedule::{Expr, LoopKernel};
+
+/// Threads of a block.
+pub const BLOCK: usize = 256;
+/// Threads of a warp.
+pub const WARP: usize = 32;
+/// Neighbouring rows that a block takes in [`Form::Columns`]: of f32, a sector of the cache (32 bytes) wide. Fewer would waste
+/// memory traffic, more would leave processors idle where there are few columns.
+pub const COLUMNS: usize = 8;
+/// The most blocks of a launch; more rows are taken in a stride. A multiple of the multiprocessors of a large device.
+const MOST_BLOCKS: usize = 132 * 32;
+
+/// How the work of a kernel is laid out over threads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// A thread takes a row: kernels without reduced axes, and the shortest rows.
+    Thread,
+    /// A warp takes a row along which memory is contiguous.
+    Warp,
+    /// A block takes such a row.
+    Block,
+    /// A block takes 8 rows that are neighbours in memory, 32 threads each: reductions of columns. `lanes` is the number of
+    /// partial results of a row, of which each thread keeps `lanes / 32`.
+    Columns {
+        /// Partial results of a row.
+        lanes: usize,
+    },
+}
+
+/// The number of partial results of a row of `n` points.
+fn lanes(n: usize) -> usize {
+    match n {
+        0..=8 => 1,
+        9..=512 => WARP,
+        _ => BLOCK,
+    }
+}
+
+impl Form {
+    /// Rows that a block takes at a time.
+    pub fn rows_per_block(self) -> usize {
+        match self {
+            Form::Thread => BLOCK,
+            Form::Warp => BLOCK / WARP,
+            Form::Block => 1,
+            Form::Columns { .. } => COLUMNS,
+        }
+    }
+
+    /// Threads that take a row.
+    pub fn threads_per_row(self) -> usize {
+        BLOCK / self.rows_per_block()
+    }
+
+    /// Whether the threads of a row meet in shared memory.
+    pub fn shares(self) -> bool {
+        matches!(self, Form::Block | Form::Columns { .. })
+    }
+
+    /// Blocks of the launch.
+    pub fn grid(self, rows: usize) -> usize {
+        rows.div_ceil(self.rows_per_block()).clamp(1, MOST_BLOCKS)
+    }
+}
+
+/// Chooses the form. For columns, the parallel axis along which memory is contiguous becomes the last.
+pub fn arrange(mut k: LoopKernel) -> (LoopKernel, Form) {
+    let lanes = lanes(k.row_len());
+    if lanes == 1 || k.extents.len() == k.parallel {
+        return (k, Form::Thread);
+    }
+    // How many of the loads that vary along a row step by one element along this axis.
+    let contiguous = |axis: usize| {
+        let varying = k.body.iter().zip(k.varies()).filter(|(_, v)| *v);
+        let steps = varying.filter_map(|(e, _)| match &e.expr {
+            Expr::Load { access, .. } => Some(access.place.coefs[axis].abs()),
+            _ => None,
+        });
+        steps.filter(|&s| s == 1).count()
+    };
+    let along = contiguous(k.extents.len() - 1);
+    let across = (0..k.parallel).filter(|&a| k.extents[a] >= COLUMNS).max_by_key(|&a| (contiguous(a), a));
+    match across {
+        Some(axis) if contiguous(axis) > along => {
+            let last = k.parallel - 1;
+            k.extents[axis..=last].rotate_left(1);
+            for_each_affine(&mut k, |a| a.coefs[axis..=last].rotate_left(1));
+            (k, Form::Columns { lanes })
+        }
+        _ if lanes == WARP => (k, Form::Warp),
+        _ => (k, Form::Block),
+    }
+}

@@ -1,0 +1,99 @@
+//! A loop kernel as CUDA C.
+//!
+//! Every form is one scheme: a **group** of lanes takes a row at a time (see [`Form`]). What does not vary with
+//! the reduced axes is computed by every lane of the group; each stage's reductions are one pass over the row, split among the
+//! lanes; what is stored at every point is stored in a last pass. So all loads of a point stand before its stores, and a
+//! result may take the place of an operand that is read at the same places. For the same reason no pointer is `restrict`.
+//!
+//! The tree of a reduction depends on the row's length alone: not on the form, nor on what is fused into the kernel.
+//!
+//! The text asks to be compiled with [`COMPILE_OPTIONS`].
+
+mod check;
+mod domain;
+mod emit;
+mod group;
+mod prelude;
+mod reduce;
+mod scalar;
+
+pub use group::Form;
+
+use onestep_ir::DType;
+use onestep_passes::schedule::{BufferId, LoopKernel};
+
+/// What NVRTC is told: each operation rounds as written (no contraction, subnormal numbers kept, division and root correct).
+pub const COMPILE_OPTIONS: &[&str] =
+    &["--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true"];
+
+/// The most reductions of one stage: 48 KiB of shared memory.
+pub const MOST_REDUCTIONS: usize = 48 * 1024 / (group::BLOCK * 8);
+
+/// A kernel's text and how to launch it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CudaKernel {
+    /// CUDA C, without includes.
+    pub source: String,
+    /// The function's name in it.
+    pub entry: String,
+    /// Blocks.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub block: [u32; 3],
+    /// Bytes of dynamic shared memory.
+    pub shared_bytes: u32,
+    /// The buffers whose addresses are the function's parameters, in order.
+    pub parameters: Vec<BufferId>,
+    /// How the work is laid out.
+    pub form: Form,
+}
+
+/// Why a kernel cannot be rendered.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RenderError {
+    /// The kernel breaks a rule of the vocabulary.
+    #[error("malformed loop kernel: {place} {reason}")]
+    Malformed {
+        /// The expression or store.
+        place: String,
+        /// The rule.
+        reason: String,
+    },
+    /// The domain or an index does not fit 64 bits.
+    #[error("the loop kernel's {what} exceeds 62 bits")]
+    TooLarge {
+        /// Which quantity.
+        what: &'static str,
+    },
+    /// The partial results of a stage do not fit the shared memory that every device has.
+    #[error(
+        "a stage of the loop kernel has {count} reductions, more than the {MOST_REDUCTIONS} that shared memory holds"
+    )]
+    TooManyReductions {
+        /// Of that stage.
+        count: usize,
+    },
+    /// The name is not an identifier of C.
+    #[error("`{name}` is not an identifier of C")]
+    Name {
+        /// The name asked for.
+        name: String,
+    },
+}
+
+/// Renders `kernel` as the CUDA function `name`. `dtype_of` gives the dtype of each buffer that the kernel names.
+pub fn render(
+    kernel: &LoopKernel,
+    dtype_of: &dyn Fn(BufferId) -> DType,
+    name: &str,
+) -> Result<CudaKernel, RenderError> {
+    check::name(name)?;
+    check::kernel(kernel, dtype_of)?;
+    let (kernel, form) = group::arrange(domain::collapse(kernel));
+    let wide = domain::needs_64_bits(&kernel)?;
+    let rendered = emit::emit(&kernel, form, wide, dtype_of, name);
+    match rendered.shared_bytes as usize / (group::BLOCK * 8) {
+        count if count > MOST_REDUCTIONS => Err(RenderError::TooManyReductions { count }),
+        _ => Ok(rendered),
+    }
+}

@@ -1,0 +1,139 @@
+//! Functions that the rendered text calls where an operator of C does not say what the op means. A kernel's text starts with
+//! those that it uses.
+
+/// Name and text; a later one may call those before it.
+const FUNCTIONS: &[(&str, &str)] = &[
+    (
+        "f16_to_f32",
+        "float f16_to_f32(unsigned short h) { float x; asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(x) : \"h\"(h)); return x; }",
+    ),
+    (
+        "f32_to_f16",
+        "unsigned short f32_to_f16(float x) { unsigned short h; asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(x)); return h; }",
+    ),
+    ("bf16_to_f32", "float bf16_to_f32(unsigned short h) { return __uint_as_float((unsigned int)h << 16); }"),
+    (
+        "f32_to_bf16",
+        "unsigned short f32_to_bf16(float x) { unsigned short h; asm(\"cvt.rn.bf16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(x)); return h; }",
+    ),
+    ("round_f16", "float round_f16(float x) { return f16_to_f32(f32_to_f16(x)); }"),
+    ("round_bf16", "float round_bf16(float x) { return bf16_to_f32(f32_to_bf16(x)); }"),
+    (
+        // Rounds to odd: a later rounding to a shorter format is then as if from x itself.
+        "f64_to_odd",
+        "float f64_to_odd(double x) { float f = __double2float_rz(x); return x != x || (double)f == x ? f : __uint_as_float(__float_as_uint(f) | 1u); }",
+    ),
+    (
+        "to_i64",
+        "template <class T> long long to_i64(T x) { return x != x ? 0 : x <= (T)-9223372036854775808.0 ? -9223372036854775807ll - 1 : x >= (T)9223372036854775808.0 ? 9223372036854775807ll : (long long)x; }",
+    ),
+    (
+        "to_i32",
+        "template <class T> int to_i32(T x) { return x != x ? 0 : x <= (T)-2147483648.0 ? -2147483647 - 1 : x >= (T)2147483648.0 ? 2147483647 : (int)x; }",
+    ),
+    (
+        "to_u32",
+        "template <class T> unsigned int to_u32(T x) { return !(x > (T)0) ? 0u : x >= (T)4294967296.0 ? 4294967295u : (unsigned int)x; }",
+    ),
+    (
+        "to_u8",
+        "template <class T> unsigned char to_u8(T x) { return !(x > (T)0) ? 0 : x >= (T)256 ? 255 : (unsigned char)(int)x; }",
+    ),
+    // Integers wrap: the arithmetic is unsigned.
+    ("add_i32", "int add_i32(int a, int b) { return (int)((unsigned int)a + (unsigned int)b); }"),
+    ("sub_i32", "int sub_i32(int a, int b) { return (int)((unsigned int)a - (unsigned int)b); }"),
+    ("mul_i32", "int mul_i32(int a, int b) { return (int)((unsigned int)a * (unsigned int)b); }"),
+    ("add_i64", "long long add_i64(long long a, long long b) { return (long long)((unsigned long long)a + (unsigned long long)b); }"),
+    ("sub_i64", "long long sub_i64(long long a, long long b) { return (long long)((unsigned long long)a - (unsigned long long)b); }"),
+    ("mul_i64", "long long mul_i64(long long a, long long b) { return (long long)((unsigned long long)a * (unsigned long long)b); }"),
+    // By 0: 0, and the dividend remains. By −1 apart, for the least number.
+    ("div_i32", "int div_i32(int a, int b) { return b == 0 ? 0 : b == -1 ? (int)(0u - (unsigned int)a) : a / b; }"),
+    ("rem_i32", "int rem_i32(int a, int b) { return b == 0 ? a : b == -1 ? 0 : a % b; }"),
+    ("div_i64", "long long div_i64(long long a, long long b) { return b == 0 ? 0 : b == -1 ? (long long)(0ull - (unsigned long long)a) : a / b; }"),
+    ("rem_i64", "long long rem_i64(long long a, long long b) { return b == 0 ? a : b == -1 ? 0 : a % b; }"),
+    ("div_u32", "unsigned int div_u32(unsigned int a, unsigned int b) { return b == 0 ? 0 : a / b; }"),
+    ("rem_u32", "unsigned int rem_u32(unsigned int a, unsigned int b) { return b == 0 ? a : a % b; }"),
+    ("max_int", "template <class T> T max_int(T a, T b) { return a < b ? b : a; }"),
+    ("min_int", "template <class T> T min_int(T a, T b) { return b < a ? b : a; }"),
+    ("max_f32", "float max_f32(float a, float b) { return a != a ? a : b != b ? b : fmaxf(a, b); }"),
+    ("min_f32", "float min_f32(float a, float b) { return a != a ? a : b != b ? b : fminf(a, b); }"),
+    ("max_f64", "double max_f64(double a, double b) { return a != a ? a : b != b ? b : fmax(a, b); }"),
+    ("min_f64", "double min_f64(double a, double b) { return a != a ? a : b != b ? b : fmin(a, b); }"),
+    (
+        "sign_of",
+        "template <class T> T sign_of(T x) { return x > (T)0 ? (T)1 : x < (T)0 ? (T)-1 : x; }",
+    ),
+    ("relu_of", "template <class T> T relu_of(T x) { return x < (T)0 ? (T)0 : x; }"),
+    // One exponential, of −|x|, which does not overflow.
+    (
+        "sigmoid_f32",
+        "float sigmoid_f32(float x) { float e = expf(-fabsf(x)); return (x < 0.0f ? e : 1.0f) / (1.0f + e); }",
+    ),
+    (
+        "sigmoid_f64",
+        "double sigmoid_f64(double x) { double e = exp(-fabs(x)); return (x < 0.0 ? e : 1.0) / (1.0 + e); }",
+    ),
+    (
+        // Philox 4x32-10: word index % 4 of the block (index / 4, counter, stream).
+        "philox",
+        "unsigned int philox(unsigned int k0, unsigned int k1, unsigned int counter, long long index, unsigned long long stream) {
+  unsigned int c0 = (unsigned int)((unsigned long long)index >> 2), c1 = counter, c2 = (unsigned int)stream, c3 = (unsigned int)(stream >> 32);
+#pragma unroll
+  for (int round = 0; round < 10; ++round) {
+    unsigned long long p0 = 0xd2511f53ull * c0, p1 = 0xcd9e8d57ull * c2;
+    c0 = (unsigned int)(p1 >> 32) ^ c1 ^ k0;
+    c1 = (unsigned int)p1;
+    c2 = (unsigned int)(p0 >> 32) ^ c3 ^ k1;
+    c3 = (unsigned int)p0;
+    k0 += 0x9e3779b9u;
+    k1 += 0xbb67ae85u;
+  }
+  int word = (int)(index & 3);
+  return word == 0 ? c0 : word == 1 ? c1 : word == 2 ? c2 : c3;
+}",
+    ),
+];
+
+/// The definitions of the functions that `body` calls, and of those that they call.
+pub fn of(body: &str) -> String {
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let calls = |text: &str, name: &str| {
+        text.match_indices(&format!("{name}(")).any(|(at, _)| !text[..at].ends_with(word))
+    };
+    let mut used: Vec<&str> = vec![];
+    for (name, text) in FUNCTIONS.iter().rev() {
+        if calls(body, name) || used.iter().any(|t| calls(t, name)) {
+            used.push(text);
+        }
+    }
+    let mut out = String::new();
+    for text in used.iter().rev() {
+        let (template, rest) = match text.split_once("> ") {
+            Some((head, rest)) if head.starts_with("template") => (format!("{head}> "), rest),
+            _ => (String::new(), *text),
+        };
+        out += &format!("{template}__device__ __forceinline__ {rest}\n");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_called_and_what_that_calls() {
+        assert_eq!(of("x = a + b;"), "");
+        let text = of("e1 = round_f16(e0);");
+        for name in ["f16_to_f32", "f32_to_f16", "round_f16"] {
+            assert_eq!(
+                text.matches(&format!("{name}(unsigned")).count()
+                    + text.matches(&format!("{name}(float")).count(),
+                1,
+                "{text}"
+            );
+        }
+        assert!(!text.contains("bf16"));
+        assert!(of("to_i32(x)").starts_with("template <class T> __device__ __forceinline__ int to_i32(T x)"));
+    }
+}

@@ -1,0 +1,59 @@
+// Warp, 8 blocks of 256, 0 bytes shared
+__device__ __forceinline__ float max_f32(float a, float b) { return a != a ? a : b != b ? b : fmaxf(a, b); }
+extern "C" __global__ void __launch_bounds__(256) softmax_64x300(const float* b0, float* b1, float* b2) {
+  const int lane = threadIdx.x % 32;
+  for (int row = (int)blockIdx.x * 8 + (int)threadIdx.x / 32; row < 64; row += (int)gridDim.x * 8) {
+    const int i0 = row;
+    float p1 = __uint_as_float(0xff800000u);
+    float k0[10];
+#pragma unroll
+    for (int k = 0; k < 10; ++k) {
+      const int r = lane + k * 32;
+      if (r < 300) {
+        const int i1 = r;
+        const float e0 = b0[300 * i0 + i1];
+        k0[k] = e0;
+        p1 = max_f32(p1, e0);
+      }
+    }
+#pragma unroll
+    for (int offset = 16; offset > 0; offset /= 2) {
+      const float other = __shfl_down_sync(0xffffffffu, p1, offset);
+      p1 = max_f32(p1, other);
+    }
+    p1 = __shfl_sync(0xffffffffu, p1, 0);
+    const float e1 = p1;
+    float p4 = 0.0f;
+    float k3[10];
+#pragma unroll
+    for (int k = 0; k < 10; ++k) {
+      const int r = lane + k * 32;
+      if (r < 300) {
+        const int i1 = r;
+        const float e0 = k0[k];
+        const float e2 = e0 - e1;
+        const float e3 = expf(e2);
+        k3[k] = e3;
+        p4 = p4 + e3;
+      }
+    }
+#pragma unroll
+    for (int offset = 16; offset > 0; offset /= 2) {
+      const float other = __shfl_down_sync(0xffffffffu, p4, offset);
+      p4 = p4 + other;
+    }
+    p4 = __shfl_sync(0xffffffffu, p4, 0);
+    const float e4 = p4;
+#pragma unroll
+    for (int k = 0; k < 10; ++k) {
+      const int r = lane + k * 32;
+      if (r < 300) {
+        const int i1 = r;
+        const float e3 = k3[k];
+        const float e5 = e3 / e4;
+        b1[300 * i0 + i1] = e5;
+      }
+    }
+    if (lane == 0) b2[i0] = e4;
+  }
+}

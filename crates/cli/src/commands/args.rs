@@ -1,0 +1,150 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Compiles whole training steps into one executable, and runs them.
+#[derive(Debug, Parser)]
+#[command(
+    name = "onestep",
+    version,
+    max_term_width = 100,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+#[command(
+    after_help = "Start with `onestep train`: a byte-level GPT learns Shakespeare in about two minutes, each step \
+                        one call of one compiled executable. Then open the report that it names.\n\n\
+                        Environment: ONESTEP_DUMP=FOLDER writes the graph after every pass into the folder."
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Train a model: a GPT on Shakespeare (the default), or a classifier of handwritten digits.
+    #[command(
+        after_help = "Examples:\n  onestep train                          GPT, Shakespeare, about two minutes\n  \
+                            onestep train digits                   97% of handwritten digits, in seconds\n  \
+                            onestep train gpt --steps 300 --out r  a short run, kept in the folder r"
+    )]
+    Train(TrainArgs),
+    /// Print a graph file: the graph, its kernels, and its memory plan.
+    #[command(
+        after_help = "A graph file is the text that `onestep train` keeps as step.onestep, or one of your own."
+    )]
+    Inspect(InspectArgs),
+    /// Time the steady training step of a known model.
+    Bench(BenchArgs),
+}
+
+/// What `train` can train.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Model {
+    /// A byte-level GPT on 1.1 MB of Shakespeare.
+    Gpt,
+    /// A classifier with one hidden layer on 8×8 handwritten digits.
+    Digits,
+}
+
+/// Arguments of `train`.
+#[derive(Debug, Args)]
+pub struct TrainArgs {
+    /// What to train.
+    #[arg(value_enum, default_value = "gpt")]
+    pub model: Model,
+    /// Training steps [default: gpt 1500, digits 1000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub steps: Option<u64>,
+    /// Sequences (gpt) or images (digits) a step [default: gpt 8, digits 64]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    pub batch: Option<u64>,
+    /// Peak learning rate; it warms up and then falls along a cosine [default: gpt 2e-3, digits 5e-3]
+    #[arg(long, value_name = "RATE", value_parser = positive)]
+    pub lr: Option<f64>,
+    /// Seed of the first parameters, the batches and the sample
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Where to compute.
+    #[command(flatten)]
+    pub machine: MachineArgs,
+    /// Folder to keep the run in; it must not hold one already [default: runs/<model>-<time>]
+    #[arg(long, value_name = "FOLDER")]
+    pub out: Option<PathBuf>,
+    /// Print nothing but one JSON object with the run's figures, as the last line of standard output
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Where to compute.
+#[derive(Debug, Args)]
+pub struct MachineArgs {
+    /// Device to run on
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    pub device: String,
+    /// CPU threads; results do not depend on them [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub threads: Option<u64>,
+}
+
+/// Arguments of `inspect`.
+#[derive(Debug, Args)]
+pub struct InspectArgs {
+    /// A graph in its text form
+    pub file: PathBuf,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Size of a dimension variable, as NAME=SIZE; the largest if not given
+    #[arg(long = "dim", value_name = "NAME=SIZE", value_parser = binding)]
+    pub dims: Vec<(String, usize)>,
+}
+
+/// What `bench` can time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Bench {
+    /// 784-256-10, ReLU, cross-entropy, Adam.
+    Mlp,
+    /// GPT: width 128, 4 layers, 4 heads, 128 bytes, AdamW.
+    GptMini,
+}
+
+/// Arguments of `bench`.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// What to time.
+    #[arg(value_enum)]
+    pub model: Bench,
+    /// Images or sequences a step [default: mlp 128, gpt-mini 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    pub batch: Option<u64>,
+    /// Seconds to measure
+    #[arg(long, value_name = "S", default_value_t = 5.0, value_parser = positive)]
+    pub seconds: f64,
+    /// Print the time of each kernel too
+    #[arg(long)]
+    pub profile: bool,
+    /// Where to compute.
+    #[command(flatten)]
+    pub machine: MachineArgs,
+    /// Print one JSON object as the last line
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(x) if x.is_finite() && x > 0.0 && x <= 1e6 => Ok(x),
+        _ => Err(format!("'{text}' is not a number above 0 and at most 1e6")),
+    }
+}
+
+fn binding(text: &str) -> Result<(String, usize), String> {
+    let wrong = || format!("'{text}' is not NAME=SIZE");
+    let (name, size) = text.split_once('=').ok_or_else(wrong)?;
+    Ok((name.trim().to_string(), size.trim().parse().map_err(|_| wrong())?))
+}

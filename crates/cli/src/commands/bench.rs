@@ -1,0 +1,145 @@
+//! `onestep bench`: the time of the steady training step.
+
+use super::args::{Bench, BenchArgs};
+use super::models::{GptShape, gpt_graph, mlp_graph};
+use super::{CommandError, device, quantile};
+use onestep::ir::random;
+use onestep::nn::GptInit;
+use onestep::prelude::*;
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+#[derive(Serialize)]
+struct Figures {
+    bench: &'static str,
+    batch: usize,
+    threads: usize,
+    ms_median: f64,
+    ms_p10: f64,
+    ms_p90: f64,
+    first_ms: f64,
+    gflops: f64,
+    rss_bytes: u64,
+    steps: usize,
+    loss_first: f64,
+    loss_last: f64,
+}
+
+/// Deterministic numbers for inputs: 24 bits of a Philox stream.
+fn numbers(n: usize, stream: &str) -> impl Iterator<Item = f64> {
+    let stream = random::stream_id(stream);
+    (0..n).map(move |i| random::unit(random::draw([0, 0], stream, 0, i as u64)))
+}
+
+fn integers(shape: &[usize], below: usize, stream: &str) -> Result<Array, onestep::ir::ArrayError> {
+    let n = shape.iter().product();
+    Array::new(shape, &numbers(n, stream).map(|u| (u * below as f64) as i32).collect::<Vec<_>>())
+}
+
+/// Runs the command.
+pub fn bench(args: &BenchArgs) -> Result<(), CommandError> {
+    let device = device(&args.machine)?;
+    let start = Instant::now();
+    let (name, batch, flops, mut step, inputs) = match args.model {
+        Bench::Mlp => {
+            let batch = args.batch.unwrap_or(128) as usize;
+            let graph = mlp_graph(784, 256, 10, batch)?;
+            let step = TrainingStep::new(graph).optimizer(Adam::new(1e-3)).compile(&device)?;
+            let x: Vec<f32> = numbers(batch * 784, "x").map(|u| (u * 2.0 - 1.0) as f32).collect();
+            let inputs = [Array::new(&[batch, 784], &x)?, integers(&[batch], 10, "y")?];
+            let (a, b) = (2.0 * (batch * 784 * 256) as f64, 2.0 * (batch * 256 * 10) as f64);
+            ("mlp", batch, 2.0 * a + 3.0 * b, step, inputs)
+        }
+        Bench::GptMini => {
+            let batch = args.batch.unwrap_or(8) as usize;
+            let shape = GptShape::default();
+            let graph = gpt_graph(&shape, GptInit::Torch, batch)?;
+            let rule = AdamW::new(3e-4).weight_decay(0.01);
+            let step = TrainingStep::new(graph).optimizer(rule).compile(&device)?;
+            let ids = |stream| integers(&[batch, shape.context], 256, stream);
+            let inputs = [ids("x")?, ids("y")?];
+            ("gpt-mini", batch, shape.training_flops(batch * shape.context), step, inputs)
+        }
+    };
+    let mut state = step.init(0)?;
+    let loss_first = step.run(&mut state, &inputs)?.loss()?;
+    let first_ms = start.elapsed().as_secs_f64() * 1e3;
+    let limit = Duration::from_secs_f64(args.seconds);
+    let warm = Instant::now();
+    let mut warm_steps = 0;
+    while warm.elapsed() < limit / 5 || warm_steps < 3 {
+        step.run(&mut state, &inputs)?;
+        warm_steps += 1;
+    }
+    let (mut times, mut loss_last) = (vec![], f64::NAN);
+    let begin = Instant::now();
+    while begin.elapsed() < limit || times.len() < 5 {
+        let t = Instant::now();
+        loss_last = step.run(&mut state, &inputs)?.loss()?;
+        times.push(t.elapsed().as_secs_f64() * 1e3);
+    }
+    let ms_median = quantile(&times, 0.5);
+    let figures = Figures {
+        bench: name,
+        batch,
+        threads: device.threads(),
+        ms_median,
+        ms_p10: quantile(&times, 0.1),
+        ms_p90: quantile(&times, 0.9),
+        first_ms,
+        gflops: flops / ms_median / 1e6,
+        rss_bytes: peak_rss().unwrap_or(0),
+        steps: times.len(),
+        loss_first,
+        loss_last,
+    };
+    if !args.json {
+        println!("{name}, batch {batch}, {} threads: {} steps", figures.threads, figures.steps);
+        println!("  step       {:.3} ms  (p10 {:.3}, p90 {:.3})", ms_median, figures.ms_p10, figures.ms_p90);
+        println!("  rate       {:.1} GFLOP/s", figures.gflops);
+        println!("  first call {first_ms:.0} ms, compilation included");
+        println!("  memory     {:.1} MB peak", figures.rss_bytes as f64 / 1e6);
+    }
+    if args.profile {
+        profile(&mut step, &mut state, &inputs, times.len().clamp(5, 200))?;
+    }
+    if args.json {
+        println!("{}", serde_json::to_string(&figures).map_err(std::io::Error::from)?);
+    }
+    Ok(())
+}
+
+/// The mean time of each kernel over some steps, the longest first.
+fn profile(
+    step: &mut CompiledStep,
+    state: &mut State,
+    inputs: &[Array; 2],
+    steps: usize,
+) -> Result<(), CommandError> {
+    let mut sums: Vec<(String, f64, usize)> = vec![];
+    for _ in 0..steps {
+        step.program().run_timed(state, inputs)?;
+        let times = step.program().kernel_times();
+        if sums.is_empty() {
+            sums = times.iter().enumerate().map(|(i, (n, _))| (n.clone(), 0.0, i)).collect();
+        }
+        for (s, (_, ns)) in sums.iter_mut().zip(times) {
+            s.1 += ns as f64 / 1e3 / steps as f64;
+        }
+    }
+    let total: f64 = sums.iter().map(|s| s.1).sum();
+    sums.sort_by(|a, b| b.1.total_cmp(&a.1));
+    println!("  {} kernels, {total:.0} µs in all:", sums.len());
+    for (name, us, at) in sums {
+        println!("  {us:>9.1} µs {:>5.1}%  k{at:<4} {name}", 100.0 * us / total);
+    }
+    Ok(())
+}
+
+/// The most memory that this process has held, in bytes, where the system says so.
+pub fn peak_rss() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|l| l.starts_with("VmHWM:"))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib * 1024)
+}

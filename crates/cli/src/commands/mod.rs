@@ -1,0 +1,84 @@
+//! The commands of the program: each a function from its arguments to a result.
+
+pub mod args;
+pub mod bench;
+pub mod inspect;
+pub mod models;
+pub mod train;
+
+use crate::run_folder::RunFolderError;
+use args::{Cli, Command, MachineArgs};
+use onestep::{Device, Error};
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error as ThisError;
+
+/// Why a command failed.
+#[derive(Debug, ThisError)]
+pub enum CommandError {
+    /// Compiling or running failed.
+    #[error(transparent)]
+    Onestep(#[from] Error),
+    /// The run folder failed.
+    #[error(transparent)]
+    Folder(#[from] RunFolderError),
+    /// Reading data failed.
+    #[error(transparent)]
+    Data(#[from] onestep::io::IoError),
+    /// A file could not be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Ctrl-C could not be caught.
+    #[error(transparent)]
+    Interrupt(#[from] crate::interrupt::InterruptError),
+    /// Writing to standard output failed.
+    #[error("cannot write the result: {0}")]
+    Output(#[from] io::Error),
+    /// The loss is not a number any more.
+    #[error(
+        "the loss became {loss} at step {step}: the run was stopped, and the last finite state is kept; try a lower --lr"
+    )]
+    Diverged {
+        /// The step.
+        step: u64,
+        /// The loss.
+        loss: f64,
+    },
+}
+
+impl From<onestep::ir::GraphError> for CommandError {
+    fn from(e: onestep::ir::GraphError) -> Self {
+        CommandError::Onestep(e.into())
+    }
+}
+
+impl From<onestep::ir::ArrayError> for CommandError {
+    fn from(e: onestep::ir::ArrayError) -> Self {
+        CommandError::Onestep(e.into())
+    }
+}
+
+/// Runs the command.
+pub fn run(cli: Cli) -> Result<(), CommandError> {
+    match cli.command {
+        Command::Train(args) => train::train(&args),
+        Command::Inspect(args) => inspect::inspect(&args),
+        Command::Bench(args) => bench::bench(&args),
+    }
+}
+
+fn device(args: &MachineArgs) -> Result<Device, Error> {
+    Device::named(&args.device, args.threads.map(|n| n as usize))
+}
+
+/// The `q`-quantile of numbers, by the nearest rank; NaN without numbers.
+pub fn quantile(values: &[f64], q: f64) -> f64 {
+    let mut v = values.to_vec();
+    v.sort_by(f64::total_cmp);
+    if v.is_empty() { f64::NAN } else { v[((v.len() - 1) as f64 * q).round() as usize] }
+}

@@ -1,0 +1,69 @@
+//! The models that the program trains and times, as graphs.
+
+use onestep::nn::{Activation, Gpt, GptInit, mlp_classifier};
+use onestep::prelude::*;
+
+/// Sizes of a byte-level GPT.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GptShape {
+    /// Features of each position.
+    pub width: usize,
+    /// Blocks.
+    pub layers: usize,
+    /// Heads of each attention.
+    pub heads: usize,
+    /// Bytes that the model sees at once.
+    pub context: usize,
+}
+
+impl Default for GptShape {
+    fn default() -> Self {
+        GptShape { width: 128, layers: 4, heads: 4, context: 128 }
+    }
+}
+
+impl GptShape {
+    /// The model, over the 256 byte values.
+    pub fn model(&self, init: GptInit) -> Gpt {
+        let GptShape { width, layers, heads, context } = *self;
+        Gpt { vocab: 256, width, layers, heads, context, dropout: 0.0, init }
+    }
+
+    /// FLOPs of one training step on `tokens` bytes: the matrix products, forward and both gradients, attention counted in
+    /// full.
+    pub fn training_flops(&self, tokens: usize) -> f64 {
+        let (d, l, t) = (self.width as f64, self.layers as f64, self.context as f64);
+        tokens as f64 * (6.0 * (12.0 * l * d * d + 256.0 * d) + 12.0 * l * d * t)
+    }
+}
+
+/// A language model's graph: inputs `x` and `y`, `[batch, context]` of `i32`, and the mean cross-entropy as its loss.
+pub fn gpt_graph(shape: &GptShape, init: GptInit, batch: usize) -> Result<Graph, Error> {
+    let g = GraphBuilder::new("gpt");
+    let x = g.input("x", I32, [batch, shape.context]);
+    let y = g.input("y", I32, [batch, shape.context]);
+    let logits = shape.model(init).build(&g, x);
+    Ok(g.finish(logits.cross_entropy(y))?)
+}
+
+/// The same model for writing text: input `x`, `[1, context]`, and `position`; output `logits`, `[256]`, of the byte after
+/// that position.
+pub fn gpt_sampler(shape: &GptShape) -> Result<Graph, Error> {
+    let g = GraphBuilder::new("gpt-sampler");
+    let x = g.input("x", I32, [1, shape.context]);
+    let position = g.input("position", I32, ());
+    let logits = shape.model(GptInit::default()).build(&g, x);
+    g.output("logits", logits.dynamic_slice(1, position, 1).reshape([256]));
+    Ok(g.build()?)
+}
+
+/// A classifier with one hidden layer and ReLU: inputs `x`, `[B, inputs]` of `f32`, and `y`, `[B]` of `i32`; outputs `loss`
+/// and `accuracy`.
+pub fn mlp_graph(inputs: usize, hidden: usize, classes: usize, batch: usize) -> Result<Graph, Error> {
+    let g = GraphBuilder::new("mlp");
+    let x = g.input("x", F32, (dim("B").at_most(batch), inputs));
+    let y = g.input("y", I32, (dim("B"),));
+    let logits = mlp_classifier(&g, x, &[hidden], classes, Activation::Relu);
+    g.output("accuracy", logits.argmax(-1).equals(y).mean());
+    Ok(g.finish(logits.cross_entropy(y))?)
+}

@@ -1,0 +1,151 @@
+//! A byte-level GPT on Shakespeare.
+
+use super::super::CommandError;
+use super::super::args::TrainArgs;
+use super::super::models::{GptShape, gpt_graph, gpt_sampler};
+use super::{Task, schedule};
+use crate::records::EvalRecord;
+use onestep::io::SplitMix64;
+use onestep::io::text::{BigramModel, Split, TextBatches, TextWindows, shakespeare, split};
+use onestep::nn::GptInit;
+use onestep::prelude::*;
+
+/// Training steps unless told otherwise.
+pub const STEPS: u64 = 1500;
+const BATCH: u64 = 8;
+const LEARNING_RATE: f64 = 2e-3;
+/// Sequences of an evaluation batch.
+const EVAL_BATCH: usize = 8;
+/// Batches of the evaluations on the way.
+const QUICK: usize = 16;
+/// Bytes of the sample.
+const SAMPLE: usize = 480;
+const TEMPERATURE: f64 = 0.8;
+
+/// The task.
+pub struct Text {
+    shape: GptShape,
+    batch: usize,
+    seed: u64,
+    batches: TextBatches<'static>,
+    val: &'static [u8],
+    baseline: f64,
+    evaluation: Program,
+    sampler: Program,
+}
+
+impl Text {
+    /// The compiled step and the task.
+    pub fn new(args: &TrainArgs, steps: u64, device: &Device) -> Result<(CompiledStep, Text), CommandError> {
+        let shape = GptShape::default();
+        let batch = args.batch.unwrap_or(BATCH) as usize;
+        let Split { train, val } = split(shakespeare(), 0.1)?;
+        let rule = AdamW::new(args.lr.unwrap_or(LEARNING_RATE)).betas(0.9, 0.99).weight_decay(0.1);
+        let step = TrainingStep::new(gpt_graph(&shape, GptInit::Gpt2, batch)?)
+            .optimizer(rule)
+            .clip_global_norm(1.0)
+            .schedule(schedule(steps))
+            .compile(device)?;
+        let task = Text {
+            shape,
+            batch,
+            seed: args.seed,
+            batches: TextBatches::new(train, batch, shape.context, args.seed)?,
+            val,
+            baseline: BigramModel::fit(train).nats_per_byte(val)?,
+            evaluation: compile(&gpt_graph(&shape, GptInit::Gpt2, EVAL_BATCH)?, device)?,
+            sampler: compile(&gpt_sampler(&shape)?, device)?,
+        };
+        Ok((step, task))
+    }
+}
+
+impl Task for Text {
+    fn name(&self) -> &'static str {
+        "gpt"
+    }
+    fn title(&self) -> String {
+        "A byte-level GPT learns Shakespeare".to_string()
+    }
+    fn unit(&self) -> &'static str {
+        "tokens"
+    }
+    fn items(&self) -> usize {
+        self.batch * self.shape.context
+    }
+    fn lines(&self) -> Vec<(String, String)> {
+        let GptShape { width, layers, heads, context } = self.shape;
+        let parameters: usize = self
+            .evaluation
+            .interface()
+            .states
+            .iter()
+            .map(|s| self.evaluation.interface().ty(s.value).numel())
+            .sum();
+        vec![
+            ("model".into(), format!("GPT, {layers} layers, {heads} heads, width {width}")),
+            ("parameters".into(), format!("{parameters}")),
+            ("batch".into(), format!("{} × {context} bytes", self.batch)),
+            ("data".into(), "nine plays of Shakespeare, the last tenth held out".into()),
+        ]
+    }
+
+    fn next(&mut self) -> Result<[Array; 2], CommandError> {
+        let n = self.items();
+        let (mut x, mut y) = (vec![0; n], vec![0; n]);
+        self.batches.fill(&mut x, &mut y)?;
+        let shape = [self.batch, self.shape.context];
+        Ok([Array::new(&shape, &x)?, Array::new(&shape, &y)?])
+    }
+
+    fn evaluate(&mut self, state: &mut State, thorough: bool) -> Result<EvalRecord, CommandError> {
+        let shape = [EVAL_BATCH, self.shape.context];
+        let windows = TextWindows::new(self.val, EVAL_BATCH, self.shape.context)?;
+        let most = if thorough { windows.len() } else { QUICK.min(windows.len()) };
+        // On the way, batches spread over the whole text.
+        let stride = (windows.len() / most.max(1)).max(1);
+        let (mut sum, mut n) = (0.0, 0);
+        for batch in windows.step_by(stride).take(most) {
+            let inputs = [Array::new(&shape, &batch.inputs)?, Array::new(&shape, &batch.targets)?];
+            sum += self.evaluation.run(state, &inputs)?.loss()?;
+            n += 1;
+        }
+        Ok(EvalRecord { val_loss: Some(sum / n as f64), ..EvalRecord::default() })
+    }
+
+    fn baseline(&self) -> Option<(String, f64)> {
+        Some(("bigram".to_string(), self.baseline))
+    }
+
+    /// Bytes drawn one by one from the model's distribution, sharpened a little.
+    fn sample(&mut self, state: &mut State) -> Result<Option<String>, CommandError> {
+        let context = self.shape.context;
+        let mut rng = SplitMix64::new(self.seed ^ 0x5a);
+        let mut text: Vec<u8> = b"\n".to_vec();
+        while text.len() < SAMPLE {
+            let start = text.len().saturating_sub(context);
+            let mut window: Vec<i32> = text[start..].iter().map(|&b| b as i32).collect();
+            let last = window.len() as i32 - 1;
+            window.resize(context, 0);
+            let inputs = [Array::new(&[1, context], &window)?, Array::scalar(last)];
+            let out = self.sampler.run(state, &inputs)?;
+            let logits = out.array("logits")?.to_f64();
+            text.push(draw(&logits, rng.next_u64()));
+        }
+        Ok(Some(String::from_utf8_lossy(&text).trim().to_string()))
+    }
+}
+
+/// A byte from logits, by 53 random bits.
+fn draw(logits: &[f64], bits: u64) -> u8 {
+    let most = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let weights: Vec<f64> = logits.iter().map(|l| ((l - most) / TEMPERATURE).exp()).collect();
+    let mut rest = (bits >> 11) as f64 / (1u64 << 53) as f64 * weights.iter().sum::<f64>();
+    for (i, w) in weights.iter().enumerate() {
+        rest -= w;
+        if rest < 0.0 {
+            return i as u8;
+        }
+    }
+    weights.len().saturating_sub(1) as u8
+}

@@ -1,0 +1,294 @@
+//! `onestep train`: a training run, from the data to the report.
+//!
+//! What differs between the models is a [`Task`]; the loop around it is one: feed, step, record, evaluate, save. Ctrl-C
+//! ends it after the current step, and everything is kept as at its end.
+
+mod digits;
+mod gpt;
+
+use super::args::{Model, TrainArgs};
+use super::bench::peak_rss;
+use super::{CommandError, device, quantile};
+use crate::interrupt::Interrupt;
+use crate::progress::{Audience, Progress};
+use crate::records::{EvalRecord, MetricsLine, StepRecord};
+use crate::report::{BufferView, KernelView, PlanView, Report as RunReport};
+use crate::run_folder::RunFolder;
+use onestep::passes::plan::Place;
+use onestep::prelude::*;
+use serde::Serialize;
+use std::path::Path;
+use std::time::Instant;
+
+/// What is trained, and on what.
+trait Task {
+    /// Of the run's folder.
+    fn name(&self) -> &'static str;
+    /// The page's title.
+    fn title(&self) -> String;
+    /// What a step consumes, in the plural.
+    fn unit(&self) -> &'static str;
+    /// How many of them a step consumes.
+    fn items(&self) -> usize;
+    /// What is trained, as label and value.
+    fn lines(&self) -> Vec<(String, String)>;
+    /// Fills the inputs of the next step.
+    fn next(&mut self) -> Result<[Array; 2], CommandError>;
+    /// Evaluates the state; `thorough` at the end of the run.
+    fn evaluate(&mut self, state: &mut State, thorough: bool) -> Result<EvalRecord, CommandError>;
+    /// A loss to compare with, and whose it is.
+    fn baseline(&self) -> Option<(String, f64)>;
+    /// What the trained model has to show.
+    fn sample(&mut self, state: &mut State) -> Result<Option<String>, CommandError>;
+}
+
+/// The figures of a run: the object that `--json` prints.
+#[derive(Clone, Debug, Serialize)]
+struct Figures {
+    model: &'static str,
+    steps: u64,
+    train_loss: Option<f64>,
+    val_loss: Option<f64>,
+    baseline_val_loss: Option<f64>,
+    test_accuracy: Option<f64>,
+    step_ms_median: Option<f64>,
+    items_per_second: Option<f64>,
+    compile_ms: f64,
+    plan_peak_bytes: usize,
+    rss_bytes: u64,
+    threads: usize,
+    seed: u64,
+    interrupted: bool,
+    out: String,
+}
+
+/// What the loop needs besides the task.
+struct Plan {
+    steps: u64,
+    eval_every: u64,
+    seed: u64,
+}
+
+/// Runs the command.
+pub fn train(args: &TrainArgs) -> Result<(), CommandError> {
+    let device = device(&args.machine)?;
+    match args.model {
+        Model::Gpt => {
+            let steps = args.steps.unwrap_or(gpt::STEPS);
+            let (step, task) = gpt::Text::new(args, steps, &device)?;
+            run(args, &device, step, task, &Plan { steps, eval_every: 250, seed: args.seed })
+        }
+        Model::Digits => {
+            let steps = args.steps.unwrap_or(digits::STEPS);
+            let (step, task) = digits::Images::new(args, steps, &device)?;
+            run(args, &device, step, task, &Plan { steps, eval_every: 200, seed: args.seed })
+        }
+    }
+}
+
+fn run(
+    args: &TrainArgs,
+    device: &Device,
+    mut step: CompiledStep,
+    mut task: impl Task,
+    plan: &Plan,
+) -> Result<(), CommandError> {
+    let interrupt = Interrupt::install()?;
+    let mut folder = RunFolder::create(task.name(), args.out.as_deref())?;
+    let audience = if args.json { Audience::Script } else { Audience::Person };
+    let mut progress = Progress::new(audience, 0, plan.steps, task.unit());
+    progress.note(&format!("{} on {device:?}; keeping the run in {}", task.title(), folder.path().display()));
+
+    let mut state = step.init(plan.seed)?;
+    let (mut steps, mut evals): (Vec<StepRecord>, Vec<EvalRecord>) = (vec![], vec![]);
+    let mut diverged = None;
+    for n in 1..=plan.steps {
+        let inputs = task.next()?;
+        let start = Instant::now();
+        let train_loss = step.run(&mut state, &inputs)?.loss()?;
+        let seconds = start.elapsed().as_secs_f64();
+        let record = StepRecord {
+            step: n,
+            train_loss,
+            lr: rate(&state, n, plan.steps)?,
+            step_ms: seconds * 1e3,
+            items_per_second: task.items() as f64 / seconds,
+        };
+        let stop = interrupt.requested();
+        let last = n == plan.steps || stop;
+        let eval = match last || n % plan.eval_every == 0 {
+            true => Some(EvalRecord { step: n, ..task.evaluate(&mut state, last)? }),
+            false => None,
+        };
+        folder.append(&MetricsLine::new(record, eval))?;
+        progress.step(&record);
+        steps.push(record);
+        if let Some(e) = eval {
+            progress.note(&evaluation(&e, task.baseline()));
+            evals.push(e);
+        }
+        if !train_loss.is_finite() {
+            diverged = Some(CommandError::Diverged { step: n, loss: train_loss });
+            break;
+        }
+        if stop {
+            progress.note("stopped by Ctrl-C; saving");
+            break;
+        }
+    }
+    let interrupted = (steps.len() as u64) < plan.steps;
+    state.save(folder.path().join("model.safetensors"))?;
+    if let Some(diverged) = diverged {
+        return Err(diverged);
+    }
+    let sample = task.sample(&mut state)?;
+
+    let times: Vec<f64> = steps.iter().map(|s| s.step_ms).collect();
+    let median = quantile(&times, 0.5);
+    let compile_ms = step.compilations().iter().map(|e| e.time.as_secs_f64() * 1e3).sum();
+    let compiled = step.report();
+    let last = evals.last().copied().unwrap_or_default();
+    let figures = Figures {
+        model: task.name(),
+        steps: steps.len() as u64,
+        train_loss: finite(tail_mean(&steps)),
+        val_loss: last.val_loss.and_then(finite),
+        baseline_val_loss: task.baseline().map(|(_, b)| b),
+        test_accuracy: last.test_accuracy,
+        step_ms_median: finite(median),
+        items_per_second: finite(task.items() as f64 / median * 1e3),
+        compile_ms,
+        plan_peak_bytes: compiled.as_ref().map_or(0, |r| r.peak_bytes),
+        rss_bytes: peak_rss().unwrap_or(0),
+        threads: device.threads(),
+        seed: plan.seed,
+        interrupted,
+        out: folder.path().display().to_string(),
+    };
+    if let Some(e) = step.program().executable() {
+        folder.write("step.onestep", e.graph().to_string().as_bytes())?;
+    }
+    let page = RunReport {
+        title: task.title(),
+        command: command(args, plan),
+        device: device.name().to_string(),
+        threads: device.threads(),
+        model_lines: task.lines(),
+        unit: task.unit().to_string(),
+        steps,
+        evals,
+        baseline: task.baseline(),
+        plan: compiled.map(plan_view).unwrap_or_default(),
+        sample: sample.clone(),
+        figures: vec![],
+    };
+    page.write(&folder.path().join("report.html"))?;
+    finish(progress, &figures, sample.as_deref(), folder.path(), task.unit())
+}
+
+fn finish(
+    mut progress: Progress,
+    f: &Figures,
+    sample: Option<&str>,
+    folder: &Path,
+    unit: &str,
+) -> Result<(), CommandError> {
+    if let Some(text) = sample {
+        progress.note(&format!("\n{text}\n"));
+    }
+    if let (Some(v), Some(b)) = (f.val_loss, f.baseline_val_loss) {
+        progress.note(&format!("validation loss {v:.4} nats a byte; a bigram model has {b:.4}"));
+    }
+    if let Some(a) = f.test_accuracy {
+        progress.note(&format!("test accuracy {:.2}%", a * 100.0));
+    }
+    if let (Some(ms), Some(rate)) = (f.step_ms_median, f.items_per_second) {
+        progress.note(&format!(
+            "{} steps, {ms:.2} ms each (median), {rate:.0} {unit} a second; compiled in {:.0} ms; plan {:.1} MB",
+            f.steps,
+            f.compile_ms,
+            f.plan_peak_bytes as f64 / 1e6
+        ));
+    }
+    progress.note(&format!("report: {}", folder.join("report.html").display()));
+    Ok(progress.finish(f)?)
+}
+
+fn finite(x: f64) -> Option<f64> {
+    x.is_finite().then_some(x)
+}
+
+/// The mean training loss of the last tenth of the steps, fifty at most.
+fn tail_mean(steps: &[StepRecord]) -> f64 {
+    let n = (steps.len() / 10).clamp(1, 50).min(steps.len());
+    let tail = &steps[steps.len() - n..];
+    tail.iter().map(|s| s.train_loss).sum::<f64>() / n as f64
+}
+
+/// The learning rate of step `n`: the state's base rate on the run's schedule.
+fn rate(state: &State, n: u64, total: u64) -> Result<f64, CommandError> {
+    Ok(state.scalar("opt/lr")? * schedule(total).multiplier(n.min(u32::MAX as u64) as u32))
+}
+
+/// Warm-up over the first twentieth of the steps, then a cosine to a tenth.
+fn schedule(steps: u64) -> Schedule {
+    let total = steps.clamp(2, i32::MAX as u64) as u32;
+    Schedule::WarmupCosine { warmup: (total / 20).max(1), total, floor: 0.1 }
+}
+
+fn evaluation(e: &EvalRecord, baseline: Option<(String, f64)>) -> String {
+    let mut text = format!("step {}:", e.step);
+    if let Some(v) = e.val_loss {
+        text += &format!(" validation loss {v:.4}");
+    }
+    if let Some((name, b)) = baseline {
+        text += &format!(" ({name}: {b:.4})");
+    }
+    if let Some(a) = e.test_accuracy {
+        text += &format!(" test accuracy {:.2}%", a * 100.0);
+    }
+    text
+}
+
+/// The command that repeats the run.
+fn command(args: &TrainArgs, plan: &Plan) -> String {
+    let name = match args.model {
+        Model::Gpt => "gpt",
+        Model::Digits => "digits",
+    };
+    let mut text = format!("onestep train {name} --steps {} --seed {}", plan.steps, plan.seed);
+    if let Some(b) = args.batch {
+        text += &format!(" --batch {b}");
+    }
+    if let Some(lr) = args.lr {
+        text += &format!(" --lr {lr}");
+    }
+    text
+}
+
+fn plan_view(r: onestep::Report) -> PlanView {
+    let buffers = r.buffers.iter().filter_map(|b| match b.place {
+        Place::Arena(offset) => Some(BufferView {
+            name: b.name.clone(),
+            bytes: b.bytes as u64,
+            offset: offset as u64,
+            first: b.life.0,
+            last: b.life.1,
+        }),
+        _ => None,
+    });
+    let kernels = r.kernels.iter().map(|k| KernelView {
+        name: k.name.clone(),
+        kind: k.kind.to_string(),
+        note: k.note.clone(),
+    });
+    PlanView {
+        arena_bytes: r.arena_bytes as u64,
+        peak_bytes: r.live_bytes as u64,
+        state_bytes: r.state_bytes as u64,
+        buffers: buffers.collect(),
+        kernels: kernels.collect(),
+        aliases: r.in_place.clone(),
+        refusals: r.refusals.clone(),
+    }
+}

@@ -1,0 +1,112 @@
+//! Pass `indices`: makes indices out of range visible. For each op that reads or writes by index, the graph gains a check;
+//! all checks together give one more output, the number of the first site (from 1) that met a bad index, or 0. The commit
+//! guard includes them, so that no guarded state changes.
+//!
+//! It runs on the graph as the user built it, before decomposition, so that a site is an op and a line of theirs.
+
+use onestep_ir::ops::Op;
+use onestep_ir::{DType, Graph, GraphBuilder, GraphError, Node, Tensor, ValueId};
+use std::collections::HashSet;
+
+/// The name of the output.
+pub const OUTPUT: &str = "$bad_index";
+
+/// A place where an index is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// The op.
+    pub op: String,
+    /// The line that built it.
+    pub loc: String,
+    /// One more than the largest valid index.
+    pub bound: usize,
+}
+
+/// What is tested at a node: the operand that holds indices, one more than the largest valid index, and a value that is
+/// always allowed.
+fn tested(graph: &Graph, node: &Node) -> Option<(ValueId, usize, Option<i64>)> {
+    let size = |slot: usize, axis: usize| graph.ty(node.operands[slot]).sizes()[axis];
+    match &node.op {
+        Op::Gather(o) => Some((node.operands[1], size(0, o.axis), None)),
+        Op::GatherAlong(o) => Some((node.operands[1], size(0, o.axis), None)),
+        Op::ScatterAdd(o) => Some((node.operands[1], size(0, o.axis), None)),
+        Op::ScatterAddAlong(o) => Some((node.operands[1], size(0, o.axis), None)),
+        Op::DynamicSlice(o) => Some((node.operands[1], size(0, o.axis) - o.size + 1, None)),
+        Op::DynamicUpdateSlice(o) => Some((node.operands[2], size(0, o.axis) - size(1, o.axis) + 1, None)),
+        Op::CrossEntropy(o) => {
+            let classes = *graph.ty(node.operands[0]).sizes().last()?;
+            Some((node.operands[1], classes, Some(o.ignore_index)))
+        }
+        _ => None,
+    }
+}
+
+/// Runs the pass on a bound graph without calls; gives the sites in the order of their numbers.
+pub fn indices(graph: &Graph) -> Result<(Graph, Vec<Site>), GraphError> {
+    let mut seen: HashSet<(ValueId, usize, Option<i64>)> = HashSet::new();
+    let mut sites = vec![];
+    let g = GraphBuilder::edit(graph.clone());
+    let mut first_bad: Option<Tensor<'_>> = None;
+    for node in graph.body_nodes() {
+        let Some(test) = tested(graph, node) else { continue };
+        if !seen.insert(test) || known(graph, test.0, test.1) {
+            continue;
+        }
+        let (value, bound, allowed) = test;
+        let loc = node.loc.map(|l| l.to_string()).unwrap_or_else(|| "the graph's text".to_string());
+        sites.push(Site { op: node.op.rule().name().to_string(), loc, bound });
+        let bad = g.at(node.loc, || out_of_range(&g, g.tensor(value), bound, allowed));
+        let number = g.full(DType::I32, (), sites.len() as f64);
+        let none = g.full(DType::I32, (), i32::MAX as f64);
+        let here = bad.select(number, none);
+        first_bad = Some(match first_bad {
+            None => here,
+            Some(before) => before.minimum(here),
+        });
+    }
+    let Some(first) = first_bad else { return Ok((graph.clone(), sites)) };
+    let none = g.full(DType::I32, (), i32::MAX as f64);
+    let fine = first.equals(none);
+    g.output(OUTPUT, fine.select(g.full(DType::I32, (), 0.0), first));
+    if let Some(before) = graph.guard {
+        g.set_guard(g.tensor(before).and(fine));
+    } else if graph.updates.iter().any(|u| u.guarded) {
+        g.set_guard(fine);
+    }
+    Ok((g.build()?, sites))
+}
+
+/// Whether the indices are known to be fine: they count along an axis that is short enough.
+fn known(graph: &Graph, v: ValueId, bound: usize) -> bool {
+    match graph.def(v) {
+        Some(Node { op: Op::Iota(i), .. }) => i.dims[i.axis].size().is_some_and(|n| n <= bound),
+        Some(Node { op: Op::Constant(c), .. }) => {
+            c.value.to_i64().iter().all(|&i| 0 <= i && (i as usize) < bound)
+        }
+        Some(Node { op: Op::Reshape(_) | Op::Broadcast(_), operands, .. }) => {
+            known(graph, operands[0], bound)
+        }
+        _ => false,
+    }
+}
+
+fn out_of_range<'g>(
+    g: &'g GraphBuilder,
+    index: Tensor<'g>,
+    bound: usize,
+    allowed: Option<i64>,
+) -> Tensor<'g> {
+    let dtype = index.dtype();
+    // In a narrow dtype the bound itself may not be representable; then nothing is too large.
+    let index = if dtype == DType::U8 { index.cast(DType::I32) } else { index };
+    let shape = index.shape();
+    let number = |x: f64| g.full(index.dtype(), &shape, x);
+    let mut bad = index.greater_equal(number(bound as f64));
+    if dtype != DType::U32 && dtype != DType::U8 {
+        bad = bad.or(index.less(number(0.0)));
+        if let Some(allowed) = allowed {
+            bad = bad.and(index.not_equal(number(allowed as f64)));
+        }
+    }
+    bad.any()
+}

@@ -1,0 +1,89 @@
+//! The order of the passes: from a bound graph to a schedule and its plan.
+
+use crate::indices::Site;
+use crate::plan::{Plan, PlanOptions};
+use crate::schedule::Schedule;
+use crate::{
+    CompileError, Target, cse, decompose, fold, fuse, group, guard, indices, legalize, plan, simplify,
+};
+use onestep_ir::Graph;
+use onestep_ir::inline_calls;
+use onestep_ir::rewrite::eliminate_dead;
+
+/// Options of the pipeline.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Group nodes into kernels. Without it every node is a kernel of its own: for tests, and to see what fusion buys.
+    pub fuse: bool,
+    /// Options of the plan.
+    pub plan: PlanOptions,
+    /// Keep the text after each pass.
+    pub dump: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { fuse: true, plan: PlanOptions::default(), dump: false }
+    }
+}
+
+/// What the pipeline gives.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// The graph before fusion.
+    pub graph: Graph,
+    /// The kernels.
+    pub schedule: Schedule,
+    /// Where their buffers live.
+    pub plan: Plan,
+    /// Where indices are checked, by the number that the output [`indices::OUTPUT`] gives, from 1.
+    pub sites: Vec<Site>,
+    /// With [`Options::dump`]: the text after each pass, by its name.
+    pub dumps: Vec<(&'static str, String)>,
+}
+
+/// A pass from graph to graph.
+type GraphPass<'a> = (&'static str, &'a dyn Fn(&Graph) -> Result<Graph, CompileError>);
+
+/// Runs all passes on a bound graph.
+pub fn compile(graph: &Graph, target: &dyn Target, options: &Options) -> Result<Compiled, CompileError> {
+    graph.verify()?;
+    let passes: [GraphPass<'_>; 10] = [
+        ("guard", &|g| Ok(guard::guard(g)?)),
+        ("decompose", &|g| Ok(decompose::decompose(g, target)?)),
+        ("legalize", &|g| Ok(legalize::legalize(g, target)?)),
+        ("simplify", &|g| Ok(simplify::simplify(g)?)),
+        ("fold", &|g| Ok(fold::fold(g)?)),
+        ("simplify-2", &|g| Ok(simplify::simplify(g)?)),
+        ("cse", &|g| Ok(cse::cse(g)?)),
+        ("dead", &|g| Ok(eliminate_dead(g))),
+        ("simplify-3", &|g| Ok(simplify::simplify(g)?)),
+        ("dead-2", &|g| Ok(eliminate_dead(g))),
+    ];
+    let mut dumps = vec![];
+    let mut keep = |name, text: &dyn Fn() -> String| {
+        if options.dump {
+            dumps.push((name, text()));
+        }
+    };
+    keep("input", &|| graph.to_string());
+    let mut g = inline_calls(graph);
+    keep("inline", &|| g.to_string());
+    let sites;
+    (g, sites) = indices::indices(&g)?;
+    keep("indices", &|| g.to_string());
+    for (name, pass) in passes {
+        g = pass(&g)?;
+        keep(name, &|| g.to_string());
+    }
+    let mut schedule = if options.fuse { fuse::fuse(&g, target)? } else { fuse::unfused(&g, target)? };
+    keep("fuse", &|| schedule.to_string());
+    if options.fuse {
+        schedule = group::group(&schedule);
+        keep("group", &|| schedule.to_string());
+    }
+    let plan_options = PlanOptions { alignment: target.alignment(), ..options.plan };
+    let plan = plan::plan(&schedule, &plan_options)?;
+    keep("plan", &|| plan::PlanOf(&schedule, &plan).to_string());
+    Ok(Compiled { graph: g, schedule, plan, sites, dumps })
+}

@@ -1,0 +1,111 @@
+//! What can go wrong between a graph and its results.
+
+use onestep_cpu::CpuError;
+use onestep_io::IoError;
+use onestep_ir::{ArrayError, GraphError};
+use onestep_passes::CompileError;
+use thiserror::Error;
+
+/// Any error of the runtime.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The graph, an input or a state is wrong.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// The graph cannot be compiled.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// The backend cannot render a kernel.
+    #[error(transparent)]
+    Cpu(#[from] CpuError),
+    /// A host array does not fit.
+    #[error(transparent)]
+    Array(#[from] ArrayError),
+    /// A file cannot be read or written.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// What made the graph failed: differentiation, or the optimizer.
+    #[error("{0}")]
+    Build(Box<dyn std::error::Error + Send + Sync>),
+    /// There is no such device in this build.
+    #[error("there is no device '{name}' in this build; use 'cpu'")]
+    NoDevice {
+        /// The name asked for.
+        name: String,
+    },
+    /// An absurd number of threads.
+    #[error("cannot run on {threads} threads; use 1 to 1024")]
+    Threads {
+        /// The number asked for.
+        threads: usize,
+    },
+    /// The system refused threads.
+    #[error("cannot start {threads} threads: {message}")]
+    Spawn {
+        /// The number asked for.
+        threads: usize,
+        /// The system's words.
+        message: String,
+    },
+    /// State tensors that the program needs and the state lacks.
+    #[error("the state lacks {}; initialise, load or set them first", .names.join(", "))]
+    MissingState {
+        /// Their paths, each with its type.
+        names: Vec<String>,
+    },
+    /// A state tensor of another type than the program's.
+    #[error("state '{name}' is {got} but the program needs {want}; nothing is converted unasked")]
+    StateType {
+        /// Its path.
+        name: String,
+        /// The program's type.
+        want: String,
+        /// The state's type.
+        got: String,
+    },
+    /// No state tensor has this path.
+    #[error("there is no state '{name}'{}", .nearest.as_ref().map(|n| format!("; did you mean '{n}'?")).unwrap_or_default())]
+    NoState {
+        /// The path asked for.
+        name: String,
+        /// The nearest one there is.
+        nearest: Option<String>,
+    },
+    /// No input has this name.
+    #[error("there is no input '{name}'{}", .nearest.as_ref().map(|n| format!("; did you mean '{n}'?")).unwrap_or_default())]
+    NoInput {
+        /// The name given.
+        name: String,
+        /// The nearest one there is.
+        nearest: Option<String>,
+    },
+    /// Another number of inputs than the program has.
+    #[error("the program takes {want} inputs ({names}), got {got}")]
+    InputCount {
+        /// The program's number.
+        want: usize,
+        /// The given number.
+        got: usize,
+        /// Their names.
+        names: String,
+    },
+    /// No output has this name.
+    #[error("there is no output '{name}'; the program gives {have}")]
+    NoOutput {
+        /// The name asked for.
+        name: String,
+        /// The outputs there are.
+        have: String,
+    },
+    /// An index was out of range: nothing guarded was written.
+    #[error("{op} at {loc}: an index is out of range (valid: 0 to {bound}); no guarded state was changed")]
+    BadIndex {
+        /// The op.
+        op: String,
+        /// The line that built it.
+        loc: String,
+        /// The largest valid index.
+        bound: usize,
+    },
+}

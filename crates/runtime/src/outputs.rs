@@ -1,0 +1,72 @@
+//! What a call gave back.
+
+use crate::Error;
+use onestep_ir::{Array, DType};
+use std::sync::Arc;
+
+/// One output's description.
+#[derive(Clone, Debug)]
+pub(crate) struct OutputPort {
+    pub name: Arc<str>,
+    pub dtype: DType,
+    pub shape: Vec<usize>,
+    pub pointer: *const u8,
+}
+
+/// The outputs of the last call, where the call left them. They borrow the executable, so the next call can only come
+/// after; what is to be kept longer is copied with [`Outputs::array`].
+#[derive(Debug)]
+pub struct Outputs<'b> {
+    pub(crate) ports: &'b [OutputPort],
+}
+
+impl<'b> Outputs<'b> {
+    fn port(&self, name: &str) -> Result<&'b OutputPort, Error> {
+        self.ports.iter().find(|p| &*p.name == name).ok_or_else(|| Error::NoOutput {
+            name: name.to_string(),
+            have: self.ports.iter().map(|p| &*p.name).collect::<Vec<_>>().join(", "),
+        })
+    }
+
+    fn bytes(port: &'b OutputPort) -> &'b [u8] {
+        let len = port.shape.iter().product::<usize>() * port.dtype.size();
+        // SAFETY: the pointer is to an output of the bound executable that `'b` borrows: that many bytes of its arena,
+        // input area, constants or of a state tensor that it keeps alive, written by the last call, which is over.
+        unsafe { std::slice::from_raw_parts(port.pointer, len) }
+    }
+
+    /// The names, in order.
+    pub fn names(&self) -> impl Iterator<Item = &'b str> {
+        self.ports.iter().map(|p| &*p.name)
+    }
+
+    /// A copy of an output.
+    pub fn array(&self, name: &str) -> Result<Array, Error> {
+        let p = self.port(name)?;
+        Ok(Array::from_bytes(p.dtype, &p.shape, Self::bytes(p))?)
+    }
+
+    /// A scalar output as a number.
+    pub fn scalar(&self, name: &str) -> Result<f64, Error> {
+        let p = self.port(name)?;
+        let b = Self::bytes(p);
+        let bad = || Error::NoOutput {
+            name: format!("{name} (as a scalar)"),
+            have: format!("{}{:?}", p.dtype, p.shape),
+        };
+        // Without a copy on the heap: this is what a training loop reads at every step.
+        let number = match (p.dtype, b.len()) {
+            (DType::F32, 4) => b.try_into().map(f32::from_le_bytes).ok().map(f64::from),
+            (DType::F64, 8) => b.try_into().map(f64::from_le_bytes).ok(),
+            (DType::I32, 4) => b.try_into().map(i32::from_le_bytes).ok().map(f64::from),
+            (d, n) if n == d.size() => Array::from_bytes(d, &[], b).ok().map(|a| a.to_f64()[0]),
+            _ => None,
+        };
+        number.ok_or_else(bad)
+    }
+
+    /// The loss: the scalar output named `loss`.
+    pub fn loss(&self) -> Result<f64, Error> {
+        self.scalar("loss")
+    }
+}
