@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The verdict on each recorded sample, by its place, and what the whole suite has beyond them.
+/// What became of the whole suite on one runtime.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The runtime.
@@ -51,7 +51,7 @@ pub fn run(runtime: &dyn Runtime, samples: &Samples) -> Report {
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
     let mut verdicts: Vec<(usize, Verdict)> = std::thread::scope(|s| {
         let workers: Vec<_> = (0..threads).map(|_| s.spawn(work)).collect();
-        workers.into_iter().flat_map(|w| w.join().unwrap_or_default()).collect()
+        workers.into_iter().flat_map(|w| w.join().unwrap_or_else(|e| std::panic::resume_unwind(e))).collect()
     });
     verdicts.sort_by_key(|v| v.0);
     let of = |(key, &whole): (&String, &usize)| (key.clone(), Operator { whole, ..Operator::default() });

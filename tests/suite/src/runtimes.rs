@@ -6,6 +6,12 @@ use onestep_passes::schedule::{LoopKernel, MatmulKernel};
 use onestep_passes::{Target, cse, decompose, fold, simplify};
 use std::collections::BTreeMap;
 
+/// Every runtime that a suite runs on. A new backend is one more line here, and its differences go to
+/// [`crate::exceptions`].
+pub fn all() -> Vec<&'static dyn Runtime> {
+    vec![&Interpreter, &Rewritten]
+}
+
 /// The reference interpreter, which rounds each op's result to its declared dtype.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Interpreter;

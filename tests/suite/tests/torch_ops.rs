@@ -2,7 +2,7 @@
 
 use onestep_ir::{Array, Graph};
 use onestep_suite::samples::Samples;
-use onestep_suite::{Interpreter, Rewritten, Runtime, report, table, torch};
+use onestep_suite::{Interpreter, Runtime, report, runtimes, table, torch};
 
 /// How many samples pass at least; raised with every entry of the table.
 const PASSED: usize = 4698;
@@ -10,8 +10,7 @@ const PASSED: usize = 4698;
 #[test]
 fn samples_of_pytorch() {
     let samples = Samples::read().unwrap();
-    let runtimes: [&dyn Runtime; 2] = [&Interpreter, &Rewritten];
-    for runtime in runtimes {
+    for runtime in runtimes::all() {
         let report = report::run(runtime, &samples);
         print!("{report}");
         let failures = report.failures();

@@ -1,7 +1,8 @@
 //! The table from PyTorch's operators to graphs of ours. An entry names one operator or several that mean the same, and
 //! builds from the arguments of a call, with PyTorch's defaults, through the same handles that users have.
 //!
-//! An entry may refuse a call with a reason: the sample is then left out and counted under that reason.
+//! To add an operator, write an entry in its family's file, run the suite, and write `docs/torch-operators.md` anew with
+//! the example `torch_table`. An entry may refuse a call with a reason: the sample is then left out and counted under it.
 
 mod activations;
 mod attention;
