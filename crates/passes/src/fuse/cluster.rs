@@ -122,8 +122,8 @@ impl<'a, 'g> Clusters<'a, 'g> {
         let mut c = Clusters { a, list: vec![], of: vec![None; n], readers };
         for at in (0..n).rev() {
             let kernel = match a.kinds[at] {
-                Kind::Map | Kind::Reduce => true,
-                Kind::Leaf | Kind::View => !a.inlined(at),
+                Kind::Reduce => true,
+                Kind::Map | Kind::Leaf | Kind::View => !a.inlined(at),
                 Kind::Matmul | Kind::Library => false,
             };
             if kernel {

@@ -47,6 +47,10 @@ pub struct Target {
 /// Calls `run(start, n, i)` for each run of elements `v..v + n` of the vectorised axes: the run begins `start` elements
 /// into the block, has `n`, and its first element has index `i` on the vectorised axes.
 fn runs(domain: &Domain, v: usize, n: usize, mut run: impl FnMut(usize, usize, &[usize])) {
+    // A row of no terms still takes its (empty) steps; its extents may be 0.
+    if n == 0 {
+        return;
+    }
     let extents = domain.vector_extents();
     let mut index = [0; super::domain::MOST_AXES];
     let rank = extents.len();
