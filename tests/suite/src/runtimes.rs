@@ -1,15 +1,17 @@
-//! The runtimes that are no backend: the reference interpreter, alone and behind the passes.
+//! The runtimes that the suites run on: the reference interpreter, alone and behind the passes, and the CPU.
 
 use crate::Runtime;
 use onestep_ir::{Array, DType, Graph, Op, Type, interp};
 use onestep_passes::schedule::{LoopKernel, MatmulKernel};
 use onestep_passes::{Target, cse, decompose, fold, simplify};
+use onestep_runtime::{Device, Executable, Options, State};
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 /// Every runtime that a suite runs on. A new backend is one more line here, and its differences go to
 /// [`crate::exceptions`].
 pub fn all() -> Vec<&'static dyn Runtime> {
-    vec![&Interpreter, &Rewritten]
+    vec![&Interpreter, &Rewritten, &Cpu]
 }
 
 /// The reference interpreter, which rounds each op's result to its declared dtype.
@@ -43,6 +45,29 @@ impl Runtime for Rewritten {
         };
         let graph = rewritten().map_err(|e: onestep_ir::GraphError| e.to_string())?;
         Interpreter.run(&graph, inputs)
+    }
+}
+
+/// The CPU backend: the graph compiled with every pass.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cpu;
+
+static SERIAL: LazyLock<Device> =
+    LazyLock::new(|| Device::cpu_with(1).expect("one thread is the caller's own"));
+
+impl Runtime for Cpu {
+    fn name(&self) -> &str {
+        "cpu"
+    }
+    fn run(&self, graph: &Graph, inputs: &[Array]) -> Result<Vec<Array>, String> {
+        let run = || {
+            let executable = Executable::compile(graph, &SERIAL, &Options::default())?;
+            let mut state = State::new();
+            let mut bound = executable.bind(&state)?;
+            let out = bound.run(&mut state, inputs)?;
+            out.names().map(|name| out.array(name)).collect::<Result<Vec<_>, _>>()
+        };
+        run().map_err(|e: onestep_runtime::Error| e.to_string())
     }
 }
 
