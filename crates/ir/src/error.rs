@@ -5,21 +5,45 @@ use std::fmt;
 use std::panic::Location;
 use thiserror::Error;
 
-/// Where in the user's program a call was made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Loc(pub &'static Location<'static>);
+/// Where the user wrote what made a node. Every pass keeps it, and every error shows it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Loc {
+    /// A call of the builder in a program.
+    Code(&'static Location<'static>),
+    /// This line, from 1, of the graph's text.
+    Text(u32),
+}
 
 impl Loc {
     /// The caller of the `#[track_caller]` function that calls this.
     #[track_caller]
     pub fn caller() -> Loc {
-        Loc(Location::caller())
+        Loc::Code(Location::caller())
+    }
+
+    /// The program's source file; none for a graph that was read from text.
+    pub fn file(&self) -> Option<&'static str> {
+        match self {
+            Loc::Code(at) => Some(at.file()),
+            Loc::Text(_) => None,
+        }
+    }
+
+    /// The line, from 1: of the source file, or of the graph's text.
+    pub fn line(&self) -> u32 {
+        match self {
+            Loc::Code(at) => at.line(),
+            Loc::Text(line) => *line,
+        }
     }
 }
 
 impl fmt::Display for Loc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}", self.0.file(), self.0.line(), self.0.column())
+        match self {
+            Loc::Code(at) => write!(f, "{}:{}:{}", at.file(), at.line(), at.column()),
+            Loc::Text(line) => write!(f, "line {line} of the graph's text"),
+        }
     }
 }
 

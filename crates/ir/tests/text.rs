@@ -27,6 +27,16 @@ fn round_trip(graph: &Graph) -> Graph {
     let text = graph.to_string();
     let read = Graph::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     assert_eq!(read.to_string(), text);
+    // A node that was read knows its line, and so does every line of the text.
+    for (n, (line, loc)) in (1..).zip(text.lines().zip(read.source_lines())) {
+        if let Some(loc) = loc.filter(|_| line.contains(" = ")) {
+            assert_eq!(loc.to_string(), format!("line {n} of the graph's text"), "{line}");
+        }
+    }
+    assert_eq!(
+        (graph.source_lines().len(), read.source_lines().len()),
+        (text.lines().count(), text.lines().count())
+    );
     read
 }
 

@@ -81,6 +81,13 @@ impl<'t> Lexer<'t> {
         GraphError::Parse { line, column, message: message.into() }
     }
 
+    /// How many lines end between two byte offsets.
+    pub(super) fn lines_between(&self, from: usize, to: usize) -> u32 {
+        let text = self.text.as_bytes();
+        let (from, to) = (from.min(text.len()), to.min(text.len()));
+        text.get(from..to).map_or(0, |between| between.iter().filter(|b| **b == b'\n').count() as u32)
+    }
+
     fn rest(&self) -> &'t str {
         &self.text[self.at..]
     }

@@ -6,8 +6,8 @@ use super::print;
 use crate::graph::is_well_formed;
 use crate::op::RegionType;
 use crate::{
-    Attr, AttrReader, DType, Def, Graph, GraphError, Init, Mistake, Node, NodeId, Op, Port, Region, Role,
-    Shape, StatePort, Type, Update, ValueId, nearest,
+    Attr, AttrReader, DType, Def, Graph, GraphError, Init, Loc, Mistake, Node, NodeId, Op, Port, Region,
+    Role, Shape, StatePort, Type, Update, ValueId, nearest,
 };
 use std::collections::HashMap;
 
@@ -26,6 +26,7 @@ impl Graph {
             values: HashMap::new(),
             region: 0,
             regions: 0,
+            line: (0, 1),
         };
         p.advance()?;
         p.graph()?;
@@ -45,6 +46,8 @@ pub(super) struct Parser<'t> {
     /// The region at hand, and how many there have been.
     region: usize,
     regions: usize,
+    /// A byte offset, and the line that it is in: nodes count on from the one before.
+    line: (usize, u32),
 }
 
 /// `; did you mean 'x'?`, when there is a near name.
@@ -329,6 +332,8 @@ impl<'t> Parser<'t> {
             }
         }
         let at = self.at;
+        self.line = (at, self.line.1 + self.lexer.lines_between(self.line.0, at));
+        let loc = Some(Loc::Text(self.line.1));
         let mnemonic = self.word("the op's name")?;
         let mut operands = vec![];
         let mut more = matches!(self.token, Token::Value(_));
@@ -374,7 +379,7 @@ impl<'t> Parser<'t> {
         for (i, (ty, (name, at))) in (0..).zip(inferred.into_iter().zip(names)) {
             results.push(self.define(name, at, ty, Def::Node(id, i))?);
         }
-        self.graph.nodes.push(Node { op, operands, results, regions, loc: None });
+        self.graph.nodes.push(Node { op, operands, results, regions, loc });
         Ok(id)
     }
 

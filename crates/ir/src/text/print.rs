@@ -2,13 +2,37 @@
 
 use super::lex::{is_plain, quote};
 use super::literal::{print_array, print_real};
-use crate::{Attr, Dim, Graph, Init, Node, NodeId, Region, Type, ValueId};
+use crate::{Attr, Dim, Graph, Init, Loc, Node, NodeId, Region, Type, ValueId};
 use std::collections::HashMap;
 use std::fmt::{self, Display, Formatter};
 
 impl Display for Graph {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         Printer { graph: self, names: HashMap::new(), seen: vec![false; self.nodes.len()] }.graph(f)
+    }
+}
+
+impl Graph {
+    /// For each line of the text form, where the user wrote what made the node that stands there.
+    pub fn source_lines(&self) -> Vec<Option<Loc>> {
+        let mut out = vec![None; 1 + self.dims.len() + self.inputs.len() + self.states.len()];
+        self.region_lines(&self.body, &mut out);
+        out.resize(out.len() + self.outputs.len() + self.updates.len() + self.guard.iter().len() + 1, None);
+        out
+    }
+
+    fn region_lines(&self, region: &Region, out: &mut Vec<Option<Loc>>) {
+        for node in region.nodes.iter().map(|n| self.node(*n)) {
+            out.push(node.loc);
+            for (i, inner) in node.regions.iter().enumerate() {
+                self.region_lines(inner, out);
+                // The line of `yield`, and the closing brace, on which the next region opens.
+                out.extend([node.loc].into_iter().chain((i + 1 < node.regions.len()).then_some(node.loc)));
+            }
+            if !node.regions.is_empty() {
+                out.push(node.loc);
+            }
+        }
     }
 }
 
