@@ -42,6 +42,8 @@ pub use onestep_nn as nn;
 pub use onestep_optim as optim;
 pub use onestep_passes as passes;
 
+pub use onestep_runtime::debug;
+
 pub use onestep_ir::{Array, DType, Dim, Graph, GraphBuilder, Init, Role, Shape, Tensor, dim};
 pub use onestep_optim::{
     Adam, AdamW, Clip, LayoutEntry, LayoutRole, Params, Schedule, Sgd, UnusedParameter, UpdateRule,

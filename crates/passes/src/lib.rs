@@ -2,6 +2,7 @@
 
 pub mod cse;
 pub mod decompose;
+pub mod explain;
 pub mod fold;
 pub mod fuse;
 pub mod group;

@@ -6,9 +6,9 @@ use crate::schedule::Schedule;
 use crate::{
     CompileError, Target, cse, decompose, fold, fuse, group, guard, indices, legalize, plan, simplify,
 };
-use onestep_ir::Graph;
 use onestep_ir::inline_calls;
 use onestep_ir::rewrite::eliminate_dead;
+use onestep_ir::{Graph, Loc};
 
 /// Options of the pipeline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,6 +40,9 @@ pub struct Compiled {
     pub sites: Vec<Site>,
     /// With [`Options::dump`]: the text after each pass, by its name.
     pub dumps: Vec<(&'static str, String)>,
+    /// With [`Options::dump`]: for each graph in `dumps`, in order, where the user wrote what each line of it says. The
+    /// schedule and the plan, which come after the graphs, have none.
+    pub sources: Vec<Vec<Option<Loc>>>,
 }
 
 /// A pass from graph to graph.
@@ -69,12 +72,22 @@ pub fn compile(graph: &Graph, target: &dyn Target, options: &Options) -> Result<
     keep("input", &|| graph.to_string());
     let mut g = inline_calls(graph);
     keep("inline", &|| g.to_string());
+    let mut sources = vec![];
+    let mut lines = |g: &Graph| {
+        if options.dump {
+            sources.push(g.source_lines());
+        }
+    };
+    lines(graph);
+    lines(&g);
     let sites;
     (g, sites) = indices::indices(&g)?;
     keep("indices", &|| g.to_string());
+    lines(&g);
     for (name, pass) in passes {
         g = pass(&g)?;
         keep(name, &|| g.to_string());
+        lines(&g);
     }
     let mut schedule = if options.fuse { fuse::fuse(&g, target)? } else { fuse::unfused(&g, target)? };
     keep("fuse", &|| schedule.to_string());
@@ -83,7 +96,20 @@ pub fn compile(graph: &Graph, target: &dyn Target, options: &Options) -> Result<
         keep("group", &|| schedule.to_string());
     }
     let plan_options = PlanOptions { alignment: target.alignment(), ..options.plan };
-    let plan = plan::plan(&schedule, &plan_options)?;
+    let plan = plan::plan(&schedule, &plan_options).map_err(|e| with_line(e, &g))?;
     keep("plan", &|| plan::PlanOf(&schedule, &plan).to_string());
-    Ok(Compiled { graph: g, schedule, plan, sites, dumps })
+    Ok(Compiled { graph: g, schedule, plan, sites, dumps, sources })
+}
+
+/// The error with the user's line of the value that it names, if there is one. A buffer is named `%12 mul`.
+fn with_line(error: CompileError, graph: &Graph) -> CompileError {
+    let CompileError::TooLarge { name, bytes } = error else { return error };
+    let number = name.strip_prefix('%').and_then(|n| n.split(' ').next()?.parse::<usize>().ok());
+    let def = number.and_then(|n| graph.values.get(n)).map(|v| v.def);
+    let loc = match def {
+        Some(onestep_ir::Def::Node(node, _)) => graph.node(node).loc,
+        _ => None,
+    };
+    let name = loc.map_or_else(|| name.clone(), |loc| format!("{name} at {loc}"));
+    CompileError::TooLarge { name, bytes }
 }

@@ -19,6 +19,26 @@ pub enum Error {
     /// The backend cannot render a kernel.
     #[error(transparent)]
     Cpu(#[from] CpuError),
+    /// The backend cannot render a kernel of the schedule.
+    #[error("kernel k{kernel} ({what}) from {loc}: {source}")]
+    Kernel {
+        /// Its place in the schedule.
+        kernel: usize,
+        /// The ops that it computes.
+        what: String,
+        /// The lines that built them.
+        loc: String,
+        /// Why.
+        source: CpuError,
+    },
+    /// A question about something that the program does not have.
+    #[error(
+        "the program has nothing called '{what}'; ask for a value %12, a kernel k7, a buffer b3, or the name of an input, state or output"
+    )]
+    Unknown {
+        /// What was asked for.
+        what: String,
+    },
     /// A host array does not fit.
     #[error(transparent)]
     Array(#[from] ArrayError),

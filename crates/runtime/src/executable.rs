@@ -4,6 +4,7 @@
 //! the scratch of the threads, and the address of every buffer. So [`Bound::run`] is one dispatch and allocates nothing.
 
 use crate::buffer::Buffer;
+use crate::explain;
 use crate::feeds::Feeds;
 use crate::outputs::{OutputPort, Outputs};
 use crate::report::Report;
@@ -35,6 +36,7 @@ struct Inner {
     compiled: Compiled,
     program: CpuProgram,
     compile_time: Duration,
+    fused: bool,
 }
 
 impl std::fmt::Debug for Executable {
@@ -59,10 +61,12 @@ impl Executable {
         if let Some(folder) = folder {
             dump(&compiled, Path::new(&folder));
         }
-        let program = CpuProgram::new(&compiled.schedule)?;
+        let program = CpuProgram::new(&compiled.schedule)
+            .map_err(|e| explain::kernel_error(e, &compiled, options.fuse))?;
         let compile_time = start.elapsed();
         let (device, graph) = (device.clone(), graph.clone());
-        Ok(Executable { inner: Arc::new(Inner { device, graph, compiled, program, compile_time }) })
+        let fused = options.fuse;
+        Ok(Executable { inner: Arc::new(Inner { device, graph, compiled, program, compile_time, fused }) })
     }
 
     /// The graph that was compiled.
@@ -78,6 +82,11 @@ impl Executable {
     /// What the passes made of it.
     pub fn compiled(&self) -> &Compiled {
         &self.inner.compiled
+    }
+
+    /// Whether nodes were grouped into kernels.
+    pub(crate) fn is_fused(&self) -> bool {
+        self.inner.fused
     }
 
     /// How long compilation took.

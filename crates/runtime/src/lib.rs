@@ -2,9 +2,11 @@
 //! [`Executable`]s, bound to a state once and run with one dispatch.
 
 mod buffer;
+pub mod debug;
 mod device;
 mod error;
 mod executable;
+mod explain;
 mod feeds;
 mod outputs;
 mod program;

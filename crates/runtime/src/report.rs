@@ -2,7 +2,7 @@
 
 use onestep_passes::pipeline::Compiled;
 use onestep_passes::plan::Place;
-use onestep_passes::schedule::{BufferKind, Kernel};
+use onestep_passes::schedule::{BufferKind, Expr, Kernel, LoopKernel};
 use std::fmt;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub struct KernelReport {
     pub name: String,
     /// `loop`, `matmul` or `library`.
     pub kind: &'static str,
-    /// How many loops, or whether there is an epilogue.
+    /// What its loops, or its epilogue, compute: the first few functions.
     pub note: String,
 }
 
@@ -62,10 +62,8 @@ impl Report {
         let (s, p) = (&compiled.schedule, &compiled.plan);
         let kernels = s.kernels.iter().zip(names).map(|(k, name)| {
             let (kind, note) = match k {
-                Kernel::Loops(parts) if parts.len() > 1 => ("loop", format!("{} loops", parts.len())),
-                Kernel::Loops(_) => ("loop", String::new()),
-                Kernel::Matmul(m) if m.epilogue.is_some() => ("matmul", "with epilogue".to_string()),
-                Kernel::Matmul(_) => ("matmul", String::new()),
+                Kernel::Loops(parts) => ("loop", functions(parts)),
+                Kernel::Matmul(m) => ("matmul", functions(m.epilogue.iter().map(|e| &**e))),
                 Kernel::Library(_) => ("library", String::new()),
             };
             KernelReport { name, kind, note }
@@ -100,6 +98,27 @@ impl Report {
             compile_time,
         }
     }
+}
+
+/// The functions that loops compute, each once, in order of their first use.
+fn functions<'a>(loops: impl IntoIterator<Item = &'a LoopKernel>) -> String {
+    const MOST: usize = 6;
+    let mut names: Vec<&str> = vec![];
+    for e in loops.into_iter().flat_map(|l| &l.body) {
+        let name = match &e.expr {
+            Expr::Unary(k, _) => k.name(),
+            Expr::Binary(k, ..) => k.name(),
+            Expr::Reduce(k, _) => k.name(),
+            Expr::RandomBits { .. } => "random_bits",
+            _ => continue,
+        };
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let more = if names.len() > MOST { " …" } else { "" };
+    names.truncate(MOST);
+    names.join(", ") + more
 }
 
 impl fmt::Display for Report {

@@ -5,6 +5,14 @@ use onestep_ir::DType;
 /// Why a kernel was refused. A schedule made for this backend's target meets none of these.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CpuError {
+    /// A kernel of a schedule.
+    #[error("kernel k{kernel}: {source}")]
+    Kernel {
+        /// Its place in the schedule.
+        kernel: usize,
+        /// What is wrong with it.
+        source: Box<CpuError>,
+    },
     /// An expression's operands do not fit it.
     #[error("expression e{expr} of a loop kernel is malformed: {why}")]
     Malformed {

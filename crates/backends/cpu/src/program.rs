@@ -46,16 +46,9 @@ impl CpuProgram {
         let isa = if Isa::available().contains(&isa) { isa } else { Isa::detect() };
         let mut program =
             CpuProgram { steps: vec![], buffers: schedule.buffers.len(), shared_bytes: 0, thread_bytes: 0 };
-        for kernel in &schedule.kernels {
-            let works: Vec<Box<dyn Work>> = match kernel {
-                Kernel::Loops(parts) => {
-                    let tape = |p| LoopTape::new(p, &|b| schedule.buffer(b).dtype);
-                    let tapes = parts.iter().map(|p| Ok(Box::new(tape(p)?) as Box<dyn Work>));
-                    tapes.collect::<Result<_, CpuError>>()?
-                }
-                Kernel::Matmul(m) => vec![matmul::compile(m, schedule, isa)?],
-                Kernel::Library(l) => vec![library::compile(l, schedule, isa)?],
-            };
+        for (number, kernel) in schedule.kernels.iter().enumerate() {
+            let works = works(kernel, schedule, isa)
+                .map_err(|e| CpuError::Kernel { kernel: number, source: Box::new(e) })?;
             let (step, shared) = Step::new(kernel, works);
             program.shared_bytes = program.shared_bytes.max(shared);
             let scratch = step.parts.iter().map(|p| p.work.scratch_bytes()).max().unwrap_or(0);
@@ -152,6 +145,19 @@ impl CpuProgram {
             done(number);
         }
     }
+}
+
+/// The parts of a kernel, compiled.
+fn works(kernel: &Kernel, schedule: &Schedule, isa: Isa) -> Result<Vec<Box<dyn Work>>, CpuError> {
+    Ok(match kernel {
+        Kernel::Loops(parts) => {
+            let tape = |p| LoopTape::new(p, &|b| schedule.buffer(b).dtype);
+            let tapes = parts.iter().map(|p| Ok(Box::new(tape(p)?) as Box<dyn Work>));
+            tapes.collect::<Result<_, CpuError>>()?
+        }
+        Kernel::Matmul(m) => vec![matmul::compile(m, schedule, isa)?],
+        Kernel::Library(l) => vec![library::compile(l, schedule, isa)?],
+    })
 }
 
 impl Step {

@@ -90,7 +90,7 @@ impl Cluster {
     }
 
     /// The index at which a reader in this cluster needs the node's element.
-    fn needed_at(&self, a: &Analysis<'_>, reader: &Reader) -> Option<(Vec<Affine>, bool)> {
+    pub fn needed_at(&self, a: &Analysis<'_>, reader: &Reader) -> Option<(Vec<Affine>, bool)> {
         let (mut index, bounds) = self.operand_index(a, reader.at, reader.slot)?;
         let mut bounded = !bounds.is_empty();
         for &view in reader.views.iter().filter(|v| a.kinds[**v] == Kind::View) {

@@ -11,6 +11,7 @@
 mod analysis;
 mod cluster;
 mod emit;
+mod explain;
 mod index;
 
 use crate::schedule::{
@@ -24,6 +25,8 @@ use emit::{Emit, NeedsBuffer, collapse};
 use onestep_ir::{Def, Graph, Node, NodeId, Op, Region, ValueId};
 use std::collections::{BTreeSet, HashMap};
 
+pub use explain::{Provenance, Reason, Role, Waits, provenance};
+
 /// Runs the pass.
 pub fn fuse(graph: &Graph, target: &dyn Target) -> Result<Schedule, CompileError> {
     run(graph, target, true)
@@ -35,6 +38,16 @@ pub fn unfused(graph: &Graph, target: &dyn Target) -> Result<Schedule, CompileEr
 }
 
 fn run(graph: &Graph, target: &dyn Target, merge: bool) -> Result<Schedule, CompileError> {
+    settle(graph, target, merge, |_, schedule| schedule)
+}
+
+/// Groups until every value that needs a buffer has one; `done` sees the analysis with which that was so.
+fn settle<T>(
+    graph: &Graph,
+    target: &dyn Target,
+    merge: bool,
+    done: impl FnOnce(&Analysis<'_>, Schedule) -> T,
+) -> Result<T, CompileError> {
     let (graph, mut forced) = with_copies(graph);
     if !merge {
         let compute = |n: &&Node| {
@@ -54,7 +67,7 @@ fn run(graph: &Graph, target: &dyn Target, merge: bool) -> Result<Schedule, Comp
     loop {
         let analysis = Analysis::new(&graph, target, &forced)?;
         match Lower::new(&analysis, merge).schedule() {
-            Ok(schedule) => return Ok(schedule),
+            Ok(schedule) => return Ok(done(&analysis, schedule)),
             Err(Failure::NeedsBuffer(v)) => {
                 if !forced.insert(v) {
                     return Err(CompileError::Internal(format!("fusion cannot place value %{}", v.0)));
@@ -108,13 +121,8 @@ fn copy(g: &mut Graph, v: ValueId) -> ValueId {
     let dims = ty.shape.0.clone();
     let result = g.add_value(ty, Def::Node(node, 0));
     let op = onestep_ir::ops::Reshape { dims }.into();
-    g.nodes.push(Node {
-        op,
-        operands: vec![v],
-        results: vec![result],
-        regions: Vec::<Region>::new(),
-        loc: None,
-    });
+    let loc = g.def(v).and_then(|n| n.loc);
+    g.nodes.push(Node { op, operands: vec![v], results: vec![result], regions: Vec::<Region>::new(), loc });
     g.body.nodes.push(node);
     result
 }

@@ -4,6 +4,7 @@
 //! (so that broadcast, transpose, slice and padding cost nothing), and a staged body of scalar expressions
 //! (map → reduce → map …). A **library kernel** is one op over strided views: matmul, gather, attention ….
 
+pub mod cost;
 pub mod execute;
 mod print;
 pub mod reference;
