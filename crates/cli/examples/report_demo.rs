@@ -79,6 +79,7 @@ fn report(steps: u64, layers: usize) -> Report {
             ("Host allocations a step", "0"),
             ("Memory, state and arena", "24.1 MiB"),
         ]),
+        viewer: false,
     }
 }
 

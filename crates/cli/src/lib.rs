@@ -1,5 +1,5 @@
 //! The `onestep` program: its [`commands`], and what surrounds a run: the folder that keeps it, the progress shown while it
-//! runs, the answer to Ctrl-C, and the report written at its end.
+//! runs, the answer to Ctrl-C, the report written at its end, the viewer of a program and the trace of a step.
 //!
 //! Only the commands know the compiler. They hand plain records to the rest, so that every piece is tested alone.
 
@@ -9,3 +9,5 @@ pub mod progress;
 pub mod records;
 pub mod report;
 pub mod run_folder;
+pub mod trace;
+pub mod viewer;

@@ -35,7 +35,10 @@ pub enum Command {
     Train(TrainArgs),
     /// Print a graph file: the graph, its kernels, and its memory plan.
     #[command(
-        after_help = "A graph file is the text that `onestep train` keeps as step.onestep, or one of your own."
+        after_help = "A graph file is the text that `onestep train` keeps as step.onestep, or one of your own.\n\n\
+                        Examples:\n  onestep inspect step.onestep --html step.html  every pass, kernel and buffer, in a browser\n  \
+                        onestep inspect step.onestep --explain k7      why kernel 7 is what it is\n  \
+                        onestep inspect step.onestep --pass dead-2     the graph just before fusion, whose values %12 are"
     )]
     Inspect(InspectArgs),
     /// Time the steady training step of a known model.
@@ -99,6 +102,15 @@ pub struct InspectArgs {
     /// Print one JSON object instead of text
     #[arg(long)]
     pub json: bool,
+    /// Write a page that shows the graph after each pass, the kernels and the memory plan
+    #[arg(long, value_name = "OUT.html")]
+    pub html: Option<PathBuf>,
+    /// Say what became of a value of the graph before fusion (%12), a kernel (k7), a buffer (b3), an input, state or output
+    #[arg(long, value_name = "WHAT")]
+    pub explain: Vec<String>,
+    /// Print the text after one pass
+    #[arg(long, value_name = "PASS")]
+    pub pass: Option<String>,
     /// Size of a dimension variable, as NAME=SIZE; the largest if not given
     #[arg(long = "dim", value_name = "NAME=SIZE", value_parser = binding)]
     pub dims: Vec<(String, usize)>,
@@ -125,9 +137,12 @@ pub struct BenchArgs {
     /// Seconds to measure
     #[arg(long, value_name = "S", default_value_t = 5.0, value_parser = positive)]
     pub seconds: f64,
-    /// Print the time of each kernel too
+    /// Print the time of each kernel too, and of those of a kind together
     #[arg(long)]
     pub profile: bool,
+    /// Write one step as a timeline that Perfetto (ui.perfetto.dev) opens
+    #[arg(long, value_name = "FILE.json")]
+    pub trace: Option<PathBuf>,
     /// Where to compute.
     #[command(flatten)]
     pub machine: MachineArgs,

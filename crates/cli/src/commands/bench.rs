@@ -2,7 +2,7 @@
 
 use super::args::{Bench, BenchArgs};
 use super::models::{GptShape, gpt_graph, mlp_graph};
-use super::{CommandError, device, quantile};
+use super::{CommandError, device, print, profile, quantile};
 use onestep::ir::random;
 use onestep::nn::GptInit;
 use onestep::prelude::*;
@@ -100,38 +100,17 @@ pub fn bench(args: &BenchArgs) -> Result<(), CommandError> {
         println!("  first call {first_ms:.0} ms, compilation included");
         println!("  memory     {:.1} MB peak", figures.rss_bytes as f64 / 1e6);
     }
-    if args.profile {
-        profile(&mut step, &mut state, &inputs, times.len().clamp(5, 200))?;
+    if args.profile || args.trace.is_some() {
+        let spans = profile::measure(&mut step, &mut state, &inputs, times.len().clamp(5, 200))?;
+        if let Some(path) = &args.trace {
+            profile::write_trace(path, name, &device, &spans)?;
+        }
+        if args.profile && !args.json {
+            print(&profile::table(&spans))?;
+        }
     }
     if args.json {
         println!("{}", serde_json::to_string(&figures).map_err(std::io::Error::from)?);
-    }
-    Ok(())
-}
-
-/// The mean time of each kernel over some steps, the longest first.
-fn profile(
-    step: &mut CompiledStep,
-    state: &mut State,
-    inputs: &[Array; 2],
-    steps: usize,
-) -> Result<(), CommandError> {
-    let mut sums: Vec<(String, f64, usize)> = vec![];
-    for _ in 0..steps {
-        step.program().run_timed(state, inputs)?;
-        let times = step.program().kernel_times();
-        if sums.is_empty() {
-            sums = times.iter().enumerate().map(|(i, (n, _))| (n.clone(), 0.0, i)).collect();
-        }
-        for (s, (_, ns)) in sums.iter_mut().zip(times) {
-            s.1 += ns as f64 / 1e3 / steps as f64;
-        }
-    }
-    let total: f64 = sums.iter().map(|s| s.1).sum();
-    sums.sort_by(|a, b| b.1.total_cmp(&a.1));
-    println!("  {} kernels, {total:.0} µs in all:", sums.len());
-    for (name, us, at) in sums {
-        println!("  {us:>9.1} µs {:>5.1}%  k{at:<4} {name}", 100.0 * us / total);
     }
     Ok(())
 }

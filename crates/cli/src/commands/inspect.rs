@@ -1,10 +1,11 @@
-//! `onestep inspect`: what a graph becomes.
+//! `onestep inspect`: what a graph becomes, as text, as JSON, as a page, or as the answer to a question.
 
-use super::CommandError;
 use super::args::InspectArgs;
+use super::{CommandError, facts, print};
+use crate::viewer::Program;
 use onestep::ir::bind;
 use onestep::{Device, Executable, Graph, Options};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 /// Runs the command.
 pub fn inspect(args: &InspectArgs) -> Result<(), CommandError> {
@@ -17,34 +18,62 @@ pub fn inspect(args: &InspectArgs) -> Result<(), CommandError> {
     }
     let bound = bind(&graph, &sizes)?;
     let device = Device::cpu_with(1)?;
-    let executable = Executable::compile(&bound, &device, &Options::default())?;
+    let dump = args.json || args.html.is_some() || args.pass.is_some();
+    let executable = Executable::compile(&bound, &device, &Options { dump, ..Options::default() })?;
     let (report, compiled) = (executable.report(), executable.compiled());
-    if args.json {
-        let kernels: Vec<_> = report
-            .kernels
-            .iter()
-            .map(|k| json!({ "name": k.name, "kind": k.kind, "note": k.note }))
-            .collect();
-        let buffers: Vec<_> = report
-            .buffers
-            .iter()
-            .map(|b| {
-                let place = format!("{:?}", b.place).to_lowercase();
-                json!({ "name": b.name, "bytes": b.bytes, "place": place, "first": b.life.0, "last": b.life.1 })
-            })
-            .collect();
-        let out = json!({
-            "name": report.name, "graph": graph.to_string(), "schedule": compiled.schedule.to_string(),
-            "kernels": kernels, "buffers": buffers, "arena_bytes": report.arena_bytes,
-            "live_bytes": report.live_bytes, "state_bytes": report.state_bytes, "peak_bytes": report.peak_bytes,
-            "in_place": report.in_place, "refusals": report.refusals, "aliases": report.aliases,
-        });
-        println!("{out}");
-    } else {
-        println!("{graph}");
-        println!("{}", compiled.schedule);
-        println!("{}", onestep::passes::plan::PlanOf(&compiled.schedule, &compiled.plan));
-        println!("{report}");
+    let mut out = String::new();
+    for what in &args.explain {
+        out += &executable.explain(what)?;
     }
-    Ok(())
+    if let Some(wanted) = &args.pass {
+        let found = compiled.dumps.iter().find(|(name, _)| name == wanted);
+        let (_, text) = found.ok_or_else(|| CommandError::NoPass {
+            name: wanted.clone(),
+            passes: compiled.dumps.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
+        })?;
+        out += text;
+    }
+    if let Some(path) = &args.html {
+        facts::program(&executable, Some(&text))?.write(path)?;
+        if !args.json {
+            out += &format!("{}\n", path.display());
+        }
+    }
+    if args.json {
+        let mut all = json!({
+            "name": report.name, "graph": graph.to_string(), "schedule": compiled.schedule.to_string(),
+            "arena_bytes": report.arena_bytes, "live_bytes": report.live_bytes,
+            "state_bytes": report.state_bytes, "peak_bytes": report.peak_bytes,
+            "in_place": report.in_place, "refusals": report.refusals, "shared": report.aliases,
+        });
+        if let Some(all) = all.as_object_mut() {
+            all.extend(twin(&facts::program(&executable, Some(&text))?));
+        }
+        out += &format!("{all}\n");
+    }
+    if out.is_empty() {
+        let plan = onestep::passes::plan::PlanOf(&compiled.schedule, &compiled.plan);
+        out = format!("{graph}\n{}\n{plan}\n{report}\n", compiled.schedule);
+    }
+    print(&out)
+}
+
+/// The viewer's facts: passes by name, each with its text and the source of each line.
+fn twin(program: &Program) -> Map<String, Value> {
+    let mut map = match serde_json::to_value(program) {
+        Ok(Value::Object(map)) => map,
+        _ => Map::new(),
+    };
+    let texts: Map<String, Value> =
+        program.passes.iter().map(|p| (p.name.to_string(), json!(p.text))).collect();
+    let lines: Map<String, Value> = program
+        .passes
+        .iter()
+        .filter(|p| !p.lines.is_empty())
+        .map(|p| (p.name.to_string(), json!(p.lines)))
+        .collect();
+    map.insert("order".to_string(), json!(program.passes.iter().map(|p| p.name).collect::<Vec<_>>()));
+    map.insert("passes".to_string(), texts.into());
+    map.insert("lines".to_string(), lines.into());
+    map
 }

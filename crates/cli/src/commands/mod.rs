@@ -2,14 +2,16 @@
 
 pub mod args;
 pub mod bench;
+pub mod facts;
 pub mod inspect;
 pub mod models;
+pub mod profile;
 pub mod train;
 
 use crate::run_folder::RunFolderError;
 use args::{Cli, Command, MachineArgs};
 use onestep::{Device, Error};
-use std::io;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use thiserror::Error as ThisError;
 
@@ -32,6 +34,14 @@ pub enum CommandError {
         path: PathBuf,
         /// Why.
         source: io::Error,
+    },
+    /// There is no such pass.
+    #[error("there is no pass '{name}'; the passes are {passes}")]
+    NoPass {
+        /// The name asked for.
+        name: String,
+        /// The passes there are.
+        passes: String,
     },
     /// Ctrl-C could not be caught.
     #[error(transparent)]
@@ -69,6 +79,15 @@ pub fn run(cli: Cli) -> Result<(), CommandError> {
         Command::Train(args) => train::train(&args),
         Command::Inspect(args) => inspect::inspect(&args),
         Command::Bench(args) => bench::bench(&args),
+    }
+}
+
+/// Writes to standard output. A reader that went away, as `| head` does, has had enough: that is no error.
+fn print(text: &str) -> Result<(), CommandError> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e.into()),
+        _ => Ok(()),
     }
 }
 

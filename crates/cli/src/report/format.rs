@@ -52,7 +52,7 @@ fn scaled(x: f64, base: f64, suffixes: &[&str]) -> String {
 }
 
 /// A whole number with its thousands apart: `12,000`.
-pub(super) fn count(n: u64) -> String {
+pub(crate) fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() * 4 / 3);
     for (i, c) in digits.chars().enumerate() {
@@ -65,7 +65,7 @@ pub(super) fn count(n: u64) -> String {
 }
 
 /// A count with its noun, which takes an `s` unless there is one.
-pub(super) fn counted(n: usize, noun: &str) -> String {
+pub(crate) fn counted(n: usize, noun: &str) -> String {
     format!("{} {noun}{}", count(n as u64), if n == 1 { "" } else { "s" })
 }
 
@@ -76,6 +76,9 @@ pub fn duration(seconds: f64) -> String {
     }
     let whole = seconds.round() as u64;
     match whole {
+        _ if seconds == 0.0 => "0 ms".into(),
+        _ if seconds < 0.000_999_5 => format!("{:.0} µs", seconds * 1e6),
+        _ if seconds < 0.009_95 => format!("{:.2} ms", seconds * 1000.0),
         _ if seconds < 0.9995 => format!("{:.0} ms", seconds * 1000.0),
         _ if seconds < 9.95 && seconds.fract() != 0.0 => format!("{seconds:.1} s"),
         0..60 => format!("{whole} s"),
@@ -114,8 +117,15 @@ mod tests {
 
     #[test]
     fn durations() {
-        let cases =
-            [(0.25, "250 ms"), (3.46, "3.5 s"), (45.2, "45 s"), (125.0, "2 min 5 s"), (7500.0, "2 h 5 min")];
+        let cases = [
+            (0.000_102, "102 µs"),
+            (0.002_5, "2.50 ms"),
+            (0.25, "250 ms"),
+            (3.46, "3.5 s"),
+            (45.2, "45 s"),
+            (125.0, "2 min 5 s"),
+            (7500.0, "2 h 5 min"),
+        ];
         for (seconds, text) in cases.into_iter().chain([(200_000.0, "2 d 7 h"), (f64::NAN, "unknown time")]) {
             assert_eq!(duration(seconds), text);
         }

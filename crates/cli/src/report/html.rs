@@ -1,7 +1,10 @@
 //! Text into HTML. Everything on the page that is not a literal of this crate goes through here.
 
+/// The first thing in `<head>`: nothing may be loaded, whatever a text on the page contains.
+pub(crate) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+
 /// Escapes for element text and for quoted attributes. Control characters, which HTML forbids, become U+FFFD.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 8);
     for c in text.chars() {
         match c {
@@ -20,7 +23,7 @@ pub(super) fn escape(text: &str) -> String {
 }
 
 /// JSON that may stand inside a `<script>` element: with no `<`, it cannot close it or open a comment.
-pub(super) fn script_json(value: &serde_json::Value) -> String {
+pub(crate) fn script_json(value: &serde_json::Value) -> String {
     value.to_string().replace('<', "\\u003c")
 }
 

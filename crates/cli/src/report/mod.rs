@@ -11,7 +11,7 @@
 mod chart;
 mod curves;
 pub mod format;
-mod html;
+pub(crate) mod html;
 mod kernels;
 mod page;
 mod plan_view;
@@ -19,6 +19,9 @@ mod sampling;
 mod scale;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use page::{SCRIPT, STYLE};
+pub(crate) use plan_view::render as plan_picture;
 
 use std::path::Path;
 
@@ -52,6 +55,8 @@ pub struct Report {
     pub sample: Option<String>,
     /// The final figures, as label and value; empty lets the report choose them from the records.
     pub figures: Vec<(String, String)>,
+    /// Whether the viewer of the compiled step stands beside the report, as `program.html`.
+    pub viewer: bool,
 }
 
 /// The memory plan and the schedule of the step's executable.

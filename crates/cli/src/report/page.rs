@@ -2,15 +2,12 @@
 
 use std::fmt::Write;
 
-use super::html::escape;
+use super::html::{POLICY, escape};
 use super::sampling::{drawable, median};
 use super::{Report, curves, format, kernels, plan_view};
 
-const STYLE: &str = include_str!("style.css");
-const SCRIPT: &str = include_str!("script.js");
-
-/// The first thing in `<head>`: nothing may be loaded, whatever a text on the page contains.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+pub(crate) const STYLE: &str = include_str!("style.css");
+pub(crate) const SCRIPT: &str = include_str!("script.js");
 
 pub(super) fn render(report: &Report) -> String {
     let title = if report.title.is_empty() { "Training run" } else { &report.title };
@@ -39,10 +36,11 @@ pub(super) fn render(report: &Report) -> String {
          place before the first step runs. A rectangle is a buffer: its height is its size, its length is how long \
          it lives, and two that share a height take turns in the same bytes.</p>{}</section>\n\
          <section id=\"kernels\"><h2>Kernels of one step</h2>{}</section>\n\
-         <footer>Every step is a line of <code>metrics.jsonl</code> beside this file.</footer>\n\
+         <footer>Every step is a line of <code>metrics.jsonl</code> beside this file{}.</footer>\n\
          </main>\n<div id=\"tip\" hidden></div>\n<script>\n{SCRIPT}</script></body></html>\n",
         plan_view::render(&report.plan),
         kernels::render(&report.plan),
+        if report.viewer { "; <code>program.html</code> shows the compiled step, pass by pass" } else { "" },
     );
     out
 }

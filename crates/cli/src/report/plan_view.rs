@@ -19,7 +19,7 @@ const MOST_DRAWN: usize = 4000;
 const MOST_NAMED: usize = 40;
 
 /// The section's body.
-pub(super) fn render(plan: &PlanView) -> String {
+pub(crate) fn render(plan: &PlanView) -> String {
     let mut out = facts(plan);
     if plan.buffers.is_empty() {
         out.push_str("<p class=\"nothing\">The plan has no scratch buffer.</p>");
@@ -91,7 +91,7 @@ impl<'a> Picture<'a> {
         }
         let mut names = String::new();
         let mut named = 0;
-        for buffer in self.by_area.iter().take(MOST_DRAWN) {
+        for (at, buffer) in self.by_area.iter().enumerate().take(MOST_DRAWN) {
             let (x, y, w, h) = self.rectangle(buffer);
             let level = self.level(buffer);
             let edge = if w > 3.0 && h > 6.0 { " edge" } else { "" };
@@ -101,9 +101,12 @@ impl<'a> Picture<'a> {
                 "width=\"{w:.2}\" height=\"{h:.2}\"><title>{}</title></rect>",
                 escape(&self.describe(buffer))
             );
-            if w > 90.0 && h > 48.0 && named < MOST_NAMED {
+            if h > 42.0
+                && named < MOST_NAMED
+                && let Some(left) = self.clear(&self.by_area[at + 1..], (x, y, w))
+            {
                 named += 1;
-                let box_ = [x, y, w, h].map(|v| v / SIDE * 100.0);
+                let box_ = [left, y, x + w - left, h].map(|v| v / SIDE * 100.0);
                 let _ = write!(
                     names,
                     "<span class=\"name l{level}\" style=\"left:{:.2}%;top:{:.2}%;",
@@ -182,6 +185,26 @@ impl<'a> Picture<'a> {
             );
         }
         out.push_str("</tbody></table></div></details>");
+    }
+
+    /// Where a name at the top of a rectangle may begin: right of the smaller ones that are drawn over it, which take turns
+    /// with it in the same bytes. `None` if there is no room.
+    fn clear(&self, smaller: &[&BufferView], (x, y, w): (f64, f64, f64)) -> Option<f64> {
+        const ROOM: f64 = 90.0;
+        let mut left = x;
+        for _ in 0..8 {
+            if x + w - left <= ROOM {
+                break;
+            }
+            let over = smaller.iter().map(|b| self.rectangle(b)).find(|(ox, oy, ow, oh)| {
+                *ox < left + ROOM && ox + ow > left && *oy < y + 40.0 && oy + oh > y
+            });
+            match over {
+                Some((ox, _, ow, _)) => left = ox + ow,
+                None => return Some(left),
+            }
+        }
+        None
     }
 
     /// Left, top, width, height in the SVG's coordinates.

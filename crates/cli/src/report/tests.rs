@@ -76,6 +76,7 @@ fn hostile_texts_stay_texts() {
         },
         sample: Some(bad.clone()),
         figures: pair(),
+        viewer: true,
     }
     .to_html();
     assert!(!html.contains("<img") && !html.contains('\0'));

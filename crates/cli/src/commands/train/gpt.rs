@@ -5,6 +5,7 @@ use super::super::args::TrainArgs;
 use super::super::models::{GptShape, gpt_graph, gpt_sampler};
 use super::{Task, schedule};
 use crate::records::EvalRecord;
+use crate::report::format::count;
 use onestep::io::SplitMix64;
 use onestep::io::text::{BigramModel, Split, TextBatches, TextWindows, shakespeare, split};
 use onestep::nn::GptInit;
@@ -84,7 +85,7 @@ impl Task for Text {
             .sum();
         vec![
             ("model".into(), format!("GPT, {layers} layers, {heads} heads, width {width}")),
-            ("parameters".into(), format!("{parameters}")),
+            ("parameters".into(), count(parameters as u64)),
             ("batch".into(), format!("{} × {context} bytes", self.batch)),
             ("data".into(), "nine plays of Shakespeare, the last tenth held out".into()),
         ]

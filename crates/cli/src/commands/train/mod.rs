@@ -8,14 +8,15 @@ mod gpt;
 
 use super::args::{Model, TrainArgs};
 use super::bench::peak_rss;
+use super::facts::{self, plan_view};
 use super::{CommandError, device, quantile};
 use crate::interrupt::Interrupt;
 use crate::progress::{Audience, Progress};
 use crate::records::{EvalRecord, MetricsLine, StepRecord};
-use crate::report::{BufferView, KernelView, PlanView, Report as RunReport};
+use crate::report::Report as RunReport;
 use crate::run_folder::RunFolder;
-use onestep::passes::plan::Place;
 use onestep::prelude::*;
+use onestep::{Executable, Options};
 use serde::Serialize;
 use std::path::Path;
 use std::time::Instant;
@@ -165,8 +166,10 @@ fn run(
         interrupted,
         out: folder.path().display().to_string(),
     };
+    let mut viewer = false;
     if let Some(e) = step.program().executable() {
         folder.write("step.onestep", e.graph().to_string().as_bytes())?;
+        viewer = view(e, &folder)?;
     }
     let page = RunReport {
         title: task.title(),
@@ -181,6 +184,7 @@ fn run(
         plan: compiled.map(plan_view).unwrap_or_default(),
         sample: sample.clone(),
         figures: vec![],
+        viewer,
     };
     page.write(&folder.path().join("report.html"))?;
     finish(progress, &figures, sample.as_deref(), folder.path(), task.unit())
@@ -212,6 +216,19 @@ fn finish(
     }
     progress.note(&format!("report: {}", folder.join("report.html").display()));
     Ok(progress.finish(f)?)
+}
+
+/// Writes the viewer of the step beside the report, with the lines of source that built it; not if it is huge.
+fn view(step: &Executable, folder: &RunFolder) -> Result<bool, CommandError> {
+    const MOST: usize = 2 << 20;
+    let options = Options { dump: true, ..Options::default() };
+    let again = Executable::compile(step.graph(), step.device(), &options)?;
+    let page = facts::program(&again, None)?.to_html();
+    let fits = page.len() <= MOST;
+    if fits {
+        folder.write("program.html", page.as_bytes())?;
+    }
+    Ok(fits)
 }
 
 fn finite(x: f64) -> Option<f64> {
@@ -264,31 +281,4 @@ fn command(args: &TrainArgs, plan: &Plan) -> String {
         text += &format!(" --lr {lr}");
     }
     text
-}
-
-fn plan_view(r: onestep::Report) -> PlanView {
-    let buffers = r.buffers.iter().filter_map(|b| match b.place {
-        Place::Arena(offset) => Some(BufferView {
-            name: b.name.clone(),
-            bytes: b.bytes as u64,
-            offset: offset as u64,
-            first: b.life.0,
-            last: b.life.1,
-        }),
-        _ => None,
-    });
-    let kernels = r.kernels.iter().map(|k| KernelView {
-        name: k.name.clone(),
-        kind: k.kind.to_string(),
-        note: k.note.clone(),
-    });
-    PlanView {
-        arena_bytes: r.arena_bytes as u64,
-        peak_bytes: r.live_bytes as u64,
-        state_bytes: r.state_bytes as u64,
-        buffers: buffers.collect(),
-        kernels: kernels.collect(),
-        aliases: r.in_place.clone(),
-        refusals: r.refusals.clone(),
-    }
 }
