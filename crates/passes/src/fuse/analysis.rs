@@ -213,10 +213,13 @@ impl<'a> Analysis<'a> {
     /// The nodes (positions) that read a node's results in kernels of their own, each with the path of inlined views in
     /// between, nearest to the reader first.
     pub fn readers(&self, at: usize) -> Vec<Reader> {
+        self.nodes[at].results.iter().flat_map(|&v| self.readers_of(v)).collect()
+    }
+
+    /// The same for one value.
+    pub fn readers_of(&self, v: ValueId) -> Vec<Reader> {
         let mut out = vec![];
-        for &v in &self.nodes[at].results {
-            self.collect(v, &mut vec![], &mut out);
-        }
+        self.collect(v, &mut vec![], &mut out);
         out
     }
 

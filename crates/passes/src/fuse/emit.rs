@@ -135,6 +135,10 @@ impl<'e, 'g> Emit<'e, 'g> {
                 return self.pull_view(v, at, index, bounds);
             }
             Op::Reduce(r) => {
+                // A reduction is computed once a row, for its own element.
+                if member.is_none_or(|m| m.index != index) {
+                    return Err(NeedsBuffer(v));
+                }
                 let (from, none) =
                     self.cluster.operand_index(a, at, 0).ok_or(NeedsBuffer(node.operands[0]))?;
                 debug_assert!(none.is_empty());

@@ -1,7 +1,7 @@
 //! Pass `fuse`: from a graph of primitives and accepted library ops to a schedule of kernels.
 //!
 //! 1. [`analysis`]: the kind of each node, and which values must have a buffer.
-//! 2. [`cluster`]: maps and reductions are grouped; each group becomes one loop kernel.
+//! 2. [`cluster`]: maps and reductions are grouped; each group becomes one loop kernel. [`union`] makes one group of two.
 //! 3. [`emit`]: each group is written as a loop kernel. When an index turns out not to be affine, the value in question is
 //!    given a buffer, and fusion starts over.
 //! 4. Matmuls take a loop kernel as their epilogue where the target allows it.
@@ -12,6 +12,7 @@ mod analysis;
 mod cluster;
 mod emit;
 mod index;
+mod union;
 
 use crate::schedule::{
     Buffer, BufferId, BufferKind, Kernel, LibraryKernel, LoopKernel, MatmulKernel, Schedule, StateBuffer,
