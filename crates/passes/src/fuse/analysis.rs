@@ -108,6 +108,16 @@ impl<'a> Analysis<'a> {
         self.graph.ty(v).sizes()
     }
 
+    /// The value of which a value is a reshape, where it has no buffer of its own.
+    pub fn through_reshapes(&self, mut v: ValueId) -> ValueId {
+        while !self.forced.contains(&v)
+            && let Some(Node { op: Op::Reshape(_), operands, .. }) = self.graph.def(v)
+        {
+            v = operands[0];
+        }
+        v
+    }
+
     /// Whether a value has a buffer whatever the grouping: parameters, constants with many numbers, results of library
     /// kernels, and forced values.
     pub fn has_own_buffer(&self, v: ValueId) -> bool {

@@ -23,7 +23,7 @@ use analysis::{Analysis, Kind};
 use cluster::Clusters;
 use emit::{Emit, NeedsBuffer, collapse};
 use onestep_ir::{Def, Graph, Node, NodeId, Op, Region, ValueId};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Runs the pass.
 pub fn fuse(graph: &Graph, target: &dyn Target) -> Result<Schedule, CompileError> {
@@ -319,7 +319,8 @@ impl<'a, 'g> Lower<'a, 'g> {
     }
 
     /// The units in an order in which each stands after those that it reads; among the free ones, the earliest of the
-    /// graph first. `None` if they wait for each other.
+    /// graph first, but what gives a state its new value after what reads the old one, so that it can be written in
+    /// place. `None` if units wait for each other.
     fn ordered(&self, hosts: &HashMap<usize, usize>) -> Option<Vec<Unit>> {
         let unit = |at: usize| match self.unit_of(at)? {
             Unit::Cluster(id) if hosts.contains_key(&id) => Some(Unit::Node(hosts[&id])),
@@ -342,10 +343,29 @@ impl<'a, 'g> Lower<'a, 'g> {
                 }
             }
         }
+        // For each unit that updates a state, the others that read the old value.
+        let mut better_first: HashMap<Unit, BTreeSet<Unit>> = HashMap::new();
+        for update in &self.a.graph.updates {
+            let Some(writer) = self.a.def[self.a.through_reshapes(update.value).index()].and_then(unit)
+            else {
+                continue;
+            };
+            let readers = self.a.readers_of(self.a.graph.states[update.state].value);
+            let others = readers.iter().filter_map(|r| unit(r.at)).filter(|r| *r != writer);
+            better_first.entry(writer).or_default().extend(others);
+        }
         let mut ready: BTreeSet<(usize, Unit)> =
             waits.iter().filter(|(_, n)| **n == 0).map(|(u, _)| (first[u], *u)).collect();
         let mut out = vec![];
-        while let Some((_, u)) = ready.pop_first() {
+        let mut done: HashSet<Unit> = HashSet::new();
+        loop {
+            let free = |(_, u): &&(usize, Unit)| {
+                better_first.get(u).is_none_or(|r| r.iter().all(|x| done.contains(x)))
+            };
+            let Some(&next) = ready.iter().find(free).or(ready.first()) else { break };
+            ready.remove(&next);
+            let u = next.1;
+            done.insert(u);
             out.push(u);
             for w in after.get(&u).into_iter().flatten() {
                 let n = waits.get_mut(w).expect("every unit was counted");

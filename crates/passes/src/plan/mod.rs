@@ -199,10 +199,8 @@ fn in_place(schedule: &Schedule, places: &[Option<Place>], i: usize, update: Buf
                 "kernel k{at} reads the old value after kernel k{writer} has computed the new one"
             ));
         }
-        if !alias::candidates(k, update).contains(&old) {
-            return Err(format!(
-                "kernel k{at} reads the old value at other places than it writes the new one"
-            ));
+        if let Some(how) = alias::obstacle(k, old, update) {
+            return Err(format!("kernel k{at} reads the old value {how}"));
         }
     }
     Ok(())
