@@ -38,6 +38,13 @@ pub struct Cluster {
     pub members: BTreeMap<usize, Member>,
 }
 
+/// How a node joins a cluster: the domain with it, and its place there.
+struct Join {
+    extents: Vec<usize>,
+    reduced: Vec<usize>,
+    member: Member,
+}
+
 impl Cluster {
     pub fn axis_added(&mut self, size: usize) -> usize {
         self.extents.push(size);
@@ -47,9 +54,15 @@ impl Cluster {
         self.extents.len() - 1
     }
 
-    /// Points of the axes for which `keep` holds.
-    fn points(&self, keep: impl Fn(usize) -> bool) -> usize {
-        (0..self.extents.len()).filter(|&a| keep(a)).map(|a| self.extents[a]).product()
+    /// Takes a node in.
+    fn accept(&mut self, at: usize, join: Join) {
+        let rank = join.extents.len();
+        if rank > self.extents.len() {
+            self.members.values_mut().flat_map(|m| &mut m.index).for_each(|a| a.coefs.resize(rank, 0));
+        }
+        self.extents = join.extents;
+        self.reduced = join.reduced;
+        self.members.insert(at, join.member);
     }
 
     /// The index of operand `slot` of a member.
@@ -149,8 +162,8 @@ impl<'a, 'g> Clusters<'a, 'g> {
         for id in wanted.into_iter().filter(|_| joins) {
             match home {
                 None => {
-                    if let Some(cluster) = self.joined(at, id, &[]) {
-                        self.list[id] = cluster;
+                    if let Some(join) = self.joining(at, id, &[]) {
+                        self.list[id].accept(at, join);
                         self.of[at] = Some(id);
                         home = Some(id);
                     }
@@ -159,10 +172,12 @@ impl<'a, 'g> Clusters<'a, 'g> {
                     if self.path(first, id) || self.path(id, first) {
                         continue;
                     }
-                    if let Some(other) = self.joined(at, id, &[first])
-                        && let Some(merged) = self.merged(&self.list[first], &other, at)
-                    {
-                        self.merge(first, id, merged);
+                    if let Some(join) = self.joining(at, id, &[first]) {
+                        let mut other = self.list[id].clone();
+                        other.accept(at, join);
+                        if let Some(merged) = self.merged(&self.list[first], &other, at) {
+                            self.merge(first, id, merged);
+                        }
                     }
                 }
             }
@@ -209,10 +224,10 @@ impl<'a, 'g> Clusters<'a, 'g> {
         sorted(&r.axes).iter().rev().zip((0..rank).rev()).all(|(&x, last)| x == last)
     }
 
-    /// Cluster `id` with the node added, if it may join. Readers in the clusters `also` do not count as outside.
-    fn joined(&self, at: usize, id: usize, also: &[usize]) -> Option<Cluster> {
+    /// How the node joins cluster `id`, if it may. Readers in the clusters `also` do not count as outside.
+    fn joining(&self, at: usize, id: usize, also: &[usize]) -> Option<Join> {
         let a = self.a;
-        let mut cluster = self.list[id].clone();
+        let cluster = &self.list[id];
         let node = a.nodes[at];
         if cluster.members.len() >= a.target.max_body() / 3 {
             return None;
@@ -245,6 +260,11 @@ impl<'a, 'g> Clusters<'a, 'g> {
             None => n == 1,
         });
         let uses_axis = |d: usize| index.iter().any(|i| i.coefs[d] != 0);
+        let (mut extents, mut reduced) = (cluster.extents.clone(), cluster.reduced.clone());
+        let mut added = |size: usize| {
+            extents.push(size);
+            extents.len() - 1
+        };
         let mut over = vec![];
         if let Op::Reduce(r) = &node.op {
             let from = a.sizes(node.operands[0]);
@@ -272,14 +292,14 @@ impl<'a, 'g> Clusters<'a, 'g> {
                 {
                     return None;
                 }
-                over = cluster.reduced.clone();
+                over = reduced.clone();
             } else if spare.is_empty() {
                 // What follows is of the row alone; a long row is better split among threads, by itself.
                 if row > a.target.max_row() {
                     return None;
                 }
-                over = lengths.iter().map(|&n| cluster.axis_added(n)).collect();
-                cluster.reduced = over.clone();
+                over = lengths.iter().map(|&n| added(n)).collect();
+                reduced = over.clone();
             } else {
                 if real != spare.iter().map(|&d| cluster.extents[d]).collect::<Vec<_>>() || !again {
                     return None;
@@ -288,28 +308,31 @@ impl<'a, 'g> Clusters<'a, 'g> {
                 over = lengths
                     .iter()
                     .map(|&n| if n == 1 { None } else { rest.next() })
-                    .map(|d| d.unwrap_or_else(|| cluster.axis_added(1)))
+                    .map(|d| d.unwrap_or_else(|| added(1)))
                     .collect();
-                cluster.reduced = over.clone();
+                reduced = over.clone();
             }
         }
         let index: Vec<Affine> = index
             .into_iter()
             .map(|mut i| {
-                i.coefs.resize(cluster.extents.len(), 0);
+                i.coefs.resize(extents.len(), 0);
                 i
             })
             .collect();
         let varies = |d: usize| index.iter().any(|i| i.coefs[d] != 0);
-        let of_row = !cluster.reduced.is_empty() && !cluster.reduced.iter().any(|&d| varies(d));
-        let points = cluster.points(|d| !(of_row && cluster.reduced.contains(&d)));
+        let of_row = !reduced.is_empty() && !reduced.iter().any(|&d| varies(d));
+        let points = (0..extents.len())
+            .filter(|d| !(of_row && reduced.contains(d)))
+            .map(|d| extents[d])
+            .product::<usize>();
         let elements: usize = sizes.iter().product();
         if points > elements && (output || costly(&node.op)) {
             return None;
         }
         if output {
-            let covers = (0..cluster.extents.len())
-                .all(|d| cluster.extents[d] == 1 || varies(d) || (of_row && cluster.reduced.contains(&d)));
+            let covers =
+                (0..extents.len()).all(|d| extents[d] == 1 || varies(d) || (of_row && reduced.contains(&d)));
             if !exact || bounded || !covers {
                 return None;
             }
@@ -317,8 +340,7 @@ impl<'a, 'g> Clusters<'a, 'g> {
                 return None;
             }
         }
-        cluster.members.insert(at, Member { index, over });
-        Some(cluster)
+        Some(Join { extents, reduced, member: Member { index, over } })
     }
 
     /// Whether a node has readers outside the cluster, or must have a buffer.
@@ -330,11 +352,6 @@ impl<'a, 'g> Clusters<'a, 'g> {
     /// Whether member `at` of cluster `id` is stored.
     pub fn stored(&self, at: usize, id: usize) -> bool {
         self.is_output(at, &self.list[id])
-    }
-
-    /// The readers of a node.
-    pub fn readers_of(&self, at: usize) -> &[Reader] {
-        &self.readers[at]
     }
 }
 

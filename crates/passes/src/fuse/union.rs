@@ -149,18 +149,27 @@ impl Clusters<'_, '_> {
 
     /// Whether the kernel of node `from` leads to a cluster.
     pub fn leads_to(&self, from: usize, to: usize) -> bool {
+        // A value is read by later nodes only: what stands behind the last node of the cluster does not lead to it, but by
+        // way of the earlier nodes of its own cluster.
+        let Some((&end, _)) = self.list[to].members.last_key_value() else { return false };
         let mut seen = vec![false; self.a.nodes.len()];
+        let mut entered = vec![false; self.list.len()];
         let mut stack = vec![from];
         while let Some(at) = stack.pop() {
             if std::mem::replace(&mut seen[at], true) {
                 continue;
             }
-            match self.of[at] {
-                Some(id) if id == to => return true,
-                Some(id) => stack.extend(self.list[id].members.keys().copied().filter(|&m| !seen[m])),
-                None => {}
+            if let Some(id) = self.of[at] {
+                if id == to {
+                    return true;
+                }
+                if !std::mem::replace(&mut entered[id], true) {
+                    stack.extend(self.list[id].members.range(..end).map(|(&m, _)| m).filter(|&m| !seen[m]));
+                }
             }
-            stack.extend(self.readers[at].iter().map(|r| r.at).filter(|&r| !seen[r]));
+            if at < end {
+                stack.extend(self.readers[at].iter().map(|r| r.at).filter(|&r| !seen[r]));
+            }
         }
         false
     }

@@ -84,7 +84,8 @@ pub fn check(s: &Schedule, p: &Plan) -> Result<(), String> {
     };
     let mut written = vec![false; s.buffers.len()];
     for (at, k) in s.kernels.iter().enumerate() {
-        for b in k.reads() {
+        let (reads, writes) = (k.reads(), k.writes());
+        for &b in &reads {
             if matches!(s.buffer(b).kind, BufferKind::Temp) && !written[b.index()] {
                 return Err(format!("k{at} reads {b} before it is written"));
             }
@@ -92,7 +93,7 @@ pub fn check(s: &Schedule, p: &Plan) -> Result<(), String> {
                 return Err(format!("k{at} reads {b}, whose storage holds something else"));
             }
         }
-        for w in k.writes() {
+        for &w in &writes {
             if !matches!(s.buffer(w).kind, BufferKind::Temp) {
                 return Err(format!("k{at} writes {w}, which is not its to write"));
             }
@@ -100,20 +101,21 @@ pub fn check(s: &Schedule, p: &Plan) -> Result<(), String> {
                 return Err(format!("{w} is written twice"));
             }
             let (storage, from, to) = span(w);
-            let others = k.reads().into_iter().chain(k.writes()).filter(|o| *o != w);
-            for o in others {
+            for &o in reads.iter().chain(&writes).filter(|o| **o != w) {
                 let (os, of, ot) = span(o);
-                let overlap = os == storage && of < to && from < ot && from < to;
+                if os != storage || of >= to || from >= ot || from == to {
+                    continue;
+                }
                 let same = (of, ot) == (from, to);
                 // A matmul's result is written first, and its epilogue may write over it.
-                let handed_on = k.writes().contains(&o) && elementwise(k, w, o, same);
-                if overlap && !elementwise(k, o, w, same) && !handed_on {
+                let handed_on = || writes.contains(&o) && elementwise(k, w, o, same);
+                if !elementwise(k, o, w, same) && !handed_on() {
                     return Err(format!("k{at} writes {w} over {o}, which it still needs"));
                 }
             }
         }
         // The matmul's own result first: its epilogue may write over it.
-        for w in k.writes() {
+        for w in writes {
             occupy(&mut held, w, span(w));
         }
     }
