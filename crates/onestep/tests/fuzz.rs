@@ -21,7 +21,7 @@ fn every_way_to_compile_gives_the_same_bits() {
 
 /// A training step of a random graph's loss: its gradients, clipped or not, and an update rule.
 fn step(seed: u64) -> Option<Graph> {
-    let options = RandomOptions { steps: 16, integers: seed % 2 == 0, ..RandomOptions::default() };
+    let options = RandomOptions { steps: 16, integers: seed.is_multiple_of(2), ..RandomOptions::default() };
     let mut graph = random_graph(seed, options);
     // The graph's own updates would be of the states that are trained.
     graph.updates.clear();

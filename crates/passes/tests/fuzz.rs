@@ -32,7 +32,7 @@ fn large_random_graphs() {
 
 /// A training step of a random graph's loss. Gradients of random graphs may be large, so what is compared is relative.
 fn step(seed: u64) -> Option<Graph> {
-    let options = RandomOptions { steps: 16, integers: seed % 2 == 0, ..RandomOptions::default() };
+    let options = RandomOptions { steps: 16, integers: seed.is_multiple_of(2), ..RandomOptions::default() };
     let mut graph = random_graph(seed, options);
     // The graph's own updates would be of the states that are trained.
     graph.updates.clear();

@@ -2,6 +2,8 @@
 //! are tight.
 
 mod common;
+#[path = "common/models.rs"]
+mod models;
 
 use common::{Planned, compiled, reference, same};
 use onestep_ir::testing::{RandomOptions, Rng, random_graph};
@@ -83,7 +85,7 @@ fn what_the_checker_accepts_runs_right() {
     let (mut refused, mut accepted) = ([0; SPOILS.len()], 0);
     for seed in 0..150 {
         let graph = random_graph(seed, RandomOptions { steps: 30, ..RandomOptions::default() });
-        let c = compiled(&graph, seed % 4 != 0, true);
+        let c = compiled(&graph, !seed.is_multiple_of(4), true);
         let (inputs, states, want) = reference(&graph, &c.schedule, seed);
         let mut rng = Rng::new(seed);
         let plain = Planned::run(&c.schedule, &c.plan, &inputs, &states);
@@ -151,4 +153,18 @@ fn arenas_are_tight() {
     }
     // The bound itself cannot always be reached.
     assert!(loose <= 10, "{loose} of 1000 arenas are more than 5% above the bound");
+}
+
+/// The programs that the planner is for: every state is updated in place, and the arena is at its bound.
+#[test]
+fn training_steps_of_models() {
+    use onestep_passes::pipeline::{Options, compile};
+    use onestep_passes::plan::PlanOptions;
+    let options =
+        Options { plan: PlanOptions { strict: true, ..PlanOptions::default() }, ..Options::default() };
+    for (name, graph) in [("mlp", models::mlp(64)), ("gpt", models::gpt(4, 2, 64, 96, 3, 1000))] {
+        let c = compile(&graph, &onestep_cpu::CpuTarget, &options).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let (arena, live) = (c.plan.arena_bytes as f64, c.plan.live_bytes as f64);
+        assert!(arena <= 1.05 * live, "{name}: arena {arena}, live {live}");
+    }
 }
