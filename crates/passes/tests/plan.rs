@@ -45,7 +45,7 @@ fn spoil(how: usize, s: &Schedule, p: &mut Plan, rng: &mut Rng) -> bool {
         }
         2 => arena.iter().for_each(|&i| p.places[i] = Place::Arena(0)),
         3 => p.arena_bytes = p.arena_bytes.saturating_sub(64),
-        4 | 5 | 6 if p.commits.is_empty() => return false,
+        4..=6 if p.commits.is_empty() => return false,
         4 => {
             let (b, state) = p.commits.remove(any(rng, p.commits.len()));
             p.places[b.index()] = Place::State(state);

@@ -30,11 +30,11 @@ pub fn reference(graph: &Graph, s: &Schedule, seed: u64) -> (Vec<Dense>, Vec<Den
     (inputs, states, [results.outputs, results.states].concat())
 }
 
-/// Equal to the bit, any NaN being one.
+/// Equal to the bit, any NaN being one. A buffer may have another shape of as many elements.
 pub fn same(a: &Dense, b: &Dense) -> bool {
     let (a, b) = (a.to_array().unwrap(), b.to_array().unwrap());
     let bits = |x: f64| if x.is_nan() { u64::MAX } else { x.to_bits() };
-    a.shape() == b.shape() && a.to_f64().into_iter().map(bits).eq(b.to_f64().into_iter().map(bits))
+    a.dtype() == b.dtype() && a.to_f64().into_iter().map(bits).eq(b.to_f64().into_iter().map(bits))
 }
 
 /// Holds the fused and the unfused schedule to each other to the bit, both to the interpreter within `tolerance`, and the
