@@ -336,7 +336,7 @@ impl<'a, 'g> Clusters<'a, 'g> {
             if !exact || bounded || !covers || (!of_row && across_rows(&extents, &reduced, &index)) {
                 return None;
             }
-            if outside.iter().any(|&o| self.leads_to(o, id)) {
+            if self.leads_to(outside, id) {
                 return None;
             }
         }

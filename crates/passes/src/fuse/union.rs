@@ -142,20 +142,21 @@ impl Clusters<'_, '_> {
     /// Whether a path leads from one cluster to another through a third kernel.
     pub fn path(&self, from: usize, to: usize) -> bool {
         let inside = |at: usize| self.of[at] == Some(from) || self.of[at] == Some(to);
-        self.list[from]
-            .members
-            .keys()
-            .any(|&at| self.readers[at].iter().any(|r| !inside(r.at) && self.leads_to(r.at, to)))
+        let readers = self.list[from].members.keys().flat_map(|&at| self.readers[at].iter().map(|r| r.at));
+        self.leads_to(readers.filter(|&at| !inside(at)).collect(), to)
     }
 
-    /// Whether the kernel of node `from` leads to a cluster.
-    pub fn leads_to(&self, from: usize, to: usize) -> bool {
+    /// Whether the kernel of one of the nodes `from` leads to a cluster.
+    pub fn leads_to(&self, from: Vec<usize>, to: usize) -> bool {
+        if from.is_empty() {
+            return false;
+        }
         // A value is read by later nodes only: what stands behind the last node of the cluster does not lead to it, but by
         // way of the earlier nodes of its own cluster.
         let Some((&end, _)) = self.list[to].members.last_key_value() else { return false };
         let mut seen = vec![false; self.a.nodes.len()];
         let mut entered = vec![false; self.list.len()];
-        let mut stack = vec![from];
+        let mut stack = from;
         while let Some(at) = stack.pop() {
             if std::mem::replace(&mut seen[at], true) {
                 continue;
