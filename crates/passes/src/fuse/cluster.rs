@@ -158,27 +158,23 @@ impl<'a, 'g> Clusters<'a, 'g> {
         wanted.dedup();
         // A forced view or leaf keeps a kernel of its own: it is a copy.
         let joins = merge && matches!(self.a.kinds[at], Kind::Map | Kind::Reduce);
-        let mut home: Option<usize> = None;
-        for id in wanted.into_iter().filter(|_| joins) {
-            match home {
-                None => {
-                    if let Some(join) = self.joining(at, id, &[]) {
-                        self.list[id].accept(at, join);
-                        self.of[at] = Some(id);
-                        home = Some(id);
-                    }
-                }
-                Some(first) => {
-                    if self.path(first, id) || self.path(id, first) {
-                        continue;
-                    }
-                    if let Some(join) = self.joining(at, id, &[first]) {
-                        let mut other = self.list[id].clone();
-                        other.accept(at, join);
-                        if let Some(merged) = self.merged(&self.list[first], &other, at) {
-                            self.merge(first, id, merged);
-                        }
-                    }
+        let home = wanted.iter().copied().filter(|_| joins).find_map(|id| {
+            let join = self.joining(at, id, &[])?;
+            self.list[id].accept(at, join);
+            Some(id)
+        });
+        self.of[at] = home;
+        // The other readers' clusters may become one with it, also those that could not take the node by themselves.
+        for id in wanted.into_iter().filter(|id| home.is_some_and(|h| h != *id)) {
+            let Some(first) = home else { break };
+            if self.path(first, id) || self.path(id, first) {
+                continue;
+            }
+            if let Some(join) = self.joining(at, id, &[first]) {
+                let mut other = self.list[id].clone();
+                other.accept(at, join);
+                if let Some(merged) = self.merged(&self.list[first], &other, at) {
+                    self.merge(first, id, merged);
                 }
             }
         }
