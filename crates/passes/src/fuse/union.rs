@@ -45,6 +45,11 @@ impl Clusters<'_, '_> {
         } else if !two.reduced.is_empty() && out.reduced != reduced {
             return None;
         }
+        // A long row is not gone over again for what follows its reduction.
+        let row: usize = out.reduced.iter().map(|&d| out.extents[d]).product();
+        if one.reduced.is_empty() != two.reduced.is_empty() && row > self.a.target.max_row() {
+            return None;
+        }
         let rank = out.extents.len();
         for (&at, m) in &two.members {
             let index = m
