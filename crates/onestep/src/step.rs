@@ -195,7 +195,7 @@ impl CompiledStep {
     }
 
     /// One step: one dispatch.
-    pub fn run(&mut self, state: &mut State, feeds: impl Feeds) -> Result<Outputs<'_>, Error> {
+    pub fn run<'a>(&'a mut self, state: &'a mut State, feeds: impl Feeds) -> Result<Outputs<'a>, Error> {
         self.program.run(state, feeds)
     }
 

@@ -366,12 +366,27 @@ impl Bound {
 
     /// Runs the whole program once: inputs in, state updated in place, outputs where they can be read. One dispatch; nothing
     /// is allocated. If an input or a state does not fit, nothing runs.
-    pub fn run(&mut self, state: &mut State, feeds: impl Feeds) -> Result<Outputs<'_>, Error> {
+    ///
+    /// The outputs borrow the state too, since one may be a state tensor itself:
+    ///
+    /// ```compile_fail,E0505
+    /// # fn f(bound: &mut onestep_runtime::Bound, mut state: onestep_runtime::State) -> Result<(), onestep_runtime::Error> {
+    /// let out = bound.run(&mut state, ())?;
+    /// drop(state);
+    /// out.loss()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn run<'a>(&'a mut self, state: &'a mut State, feeds: impl Feeds) -> Result<Outputs<'a>, Error> {
         self.run_with(state, feeds, false)
     }
 
     /// The same, and keeps the time of each kernel for [`Bound::kernel_times`].
-    pub fn run_timed(&mut self, state: &mut State, feeds: impl Feeds) -> Result<Outputs<'_>, Error> {
+    pub fn run_timed<'a>(
+        &'a mut self,
+        state: &'a mut State,
+        feeds: impl Feeds,
+    ) -> Result<Outputs<'a>, Error> {
         self.run_with(state, feeds, true)
     }
 
@@ -380,7 +395,12 @@ impl Bound {
         self.executable.inner.program.names().zip(self.times.iter().copied())
     }
 
-    fn run_with(&mut self, state: &mut State, feeds: impl Feeds, timed: bool) -> Result<Outputs<'_>, Error> {
+    fn run_with<'a>(
+        &'a mut self,
+        state: &'a mut State,
+        feeds: impl Feeds,
+        timed: bool,
+    ) -> Result<Outputs<'a>, Error> {
         if self.stamp != state.stamp() {
             self.resolve(state)?;
             self.rebinds += 1;

@@ -218,12 +218,16 @@ impl Program {
 
     /// Runs the program once. The first call with new sizes compiles, the first with a state binds; every other call is one
     /// dispatch.
-    pub fn run(&mut self, state: &mut State, feeds: impl Feeds) -> Result<Outputs<'_>, Error> {
+    pub fn run<'a>(&'a mut self, state: &'a mut State, feeds: impl Feeds) -> Result<Outputs<'a>, Error> {
         self.bound(state, &feeds)?.run(state, feeds)
     }
 
     /// The same, and keeps the time of each kernel for [`Program::kernel_times`].
-    pub fn run_timed(&mut self, state: &mut State, feeds: impl Feeds) -> Result<Outputs<'_>, Error> {
+    pub fn run_timed<'a>(
+        &'a mut self,
+        state: &'a mut State,
+        feeds: impl Feeds,
+    ) -> Result<Outputs<'a>, Error> {
         self.bound(state, &feeds)?.run_timed(state, feeds)
     }
 
