@@ -182,17 +182,13 @@ impl Bound {
             .iter()
             .map(|(name, b)| {
                 let d = schedule.buffer(*b);
-                InputPort {
-                    name: name.clone(),
-                    dtype: d.dtype,
-                    shape: d.shape.clone(),
-                    area: Buffer::zeroed(d.bytes()),
-                }
+                let area = Buffer::new(d.bytes())?;
+                Ok(InputPort { name: name.clone(), dtype: d.dtype, shape: d.shape.clone(), area })
             })
-            .collect();
+            .collect::<Result<_, Error>>()?;
         let mut constants = vec![];
         let mut addresses = vec![std::ptr::null_mut(); schedule.buffers.len()];
-        let arena = Buffer::zeroed(plan.arena_bytes);
+        let arena = Buffer::new(plan.arena_bytes)?;
         for (i, b) in schedule.buffers.iter().enumerate() {
             match (&b.kind, plan.places[i]) {
                 (BufferKind::Constant(array), _) => {
@@ -208,7 +204,7 @@ impl Bound {
                 _ => {}
             }
         }
-        let scratch = Buffer::zeroed(inner.program.scratch_bytes(inner.device.threads()));
+        let scratch = Buffer::new(inner.program.scratch_bytes(inner.device.threads()))?;
         let kernels = schedule.kernels.len();
         let mut bound = Bound {
             executable,
