@@ -15,6 +15,7 @@ use onestep_passes::indices;
 use onestep_passes::pipeline::{self, Compiled};
 use onestep_passes::plan::Place;
 use onestep_passes::schedule::{BufferId, BufferKind};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -52,8 +53,12 @@ impl Executable {
             let message = "has no size; bind it, or compile a Program".to_string();
             return Err(GraphError::Dim { name: name.to_string(), message }.into());
         }
-        let compiled = pipeline::compile(graph, &CpuTarget, options)?;
-        dump(&compiled);
+        let folder = std::env::var_os("ONESTEP_DUMP").filter(|f| !f.is_empty());
+        let options = Options { dump: options.dump || folder.is_some(), ..*options };
+        let compiled = pipeline::compile(graph, &CpuTarget, &options)?;
+        if let Some(folder) = folder {
+            dump(&compiled, Path::new(&folder));
+        }
         let program = CpuProgram::new(&compiled.schedule)?;
         let compile_time = start.elapsed();
         let (device, graph) = (device.clone(), graph.clone());
@@ -117,11 +122,14 @@ impl Executable {
     }
 }
 
-/// With `ONESTEP_DUMP=folder`, writes the text after each pass into the folder. A folder that cannot be written is
-/// reported on standard error and does not stop the program.
-fn dump(compiled: &Compiled) {
-    let Some(folder) = std::env::var_os("ONESTEP_DUMP").filter(|f| !f.is_empty()) else { return };
-    let folder = std::path::Path::new(&folder).join(&compiled.schedule.name);
+/// Where `ONESTEP_DUMP` names a folder, writes the text after each pass into a folder of the graph's name below it; the
+/// graph compiled last stays of those with one name. A folder that cannot be written is reported on standard error and
+/// does not stop the program.
+fn dump(compiled: &Compiled, folder: &Path) {
+    // A graph's name is any text, and must not lead out of the folder.
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '_' };
+    let name: String = compiled.schedule.name.chars().take(64).map(plain).collect();
+    let folder = folder.join(format!("{name}.passes"));
     let write = || -> std::io::Result<()> {
         std::fs::create_dir_all(&folder)?;
         for (i, (name, text)) in compiled.dumps.iter().enumerate() {
