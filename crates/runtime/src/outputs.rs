@@ -56,14 +56,7 @@ impl<'b> Outputs<'b> {
             have: format!("{}{:?}", p.dtype, p.shape),
         };
         // Without a copy on the heap: this is what a training loop reads at every step.
-        let number = match (p.dtype, b.len()) {
-            (DType::F32, 4) => b.try_into().map(f32::from_le_bytes).ok().map(f64::from),
-            (DType::F64, 8) => b.try_into().map(f64::from_le_bytes).ok(),
-            (DType::I32, 4) => b.try_into().map(i32::from_le_bytes).ok().map(f64::from),
-            (d, n) if n == d.size() => Array::from_bytes(d, &[], b).ok().map(|a| a.to_f64()[0]),
-            _ => None,
-        };
-        number.ok_or_else(bad)
+        p.dtype.number(b).ok_or_else(bad)
     }
 
     /// The loss: the scalar output named `loss`.
