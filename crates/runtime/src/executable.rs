@@ -4,7 +4,7 @@
 //! the scratch of the threads, and the address of every buffer. So [`Bound::run`] is one dispatch and allocates nothing.
 
 use crate::buffer::Buffer;
-use crate::feeds::Feeds;
+use crate::feeds::{self, Feeds};
 use crate::outputs::{OutputPort, Outputs};
 use crate::report::Report;
 use crate::state::State;
@@ -309,6 +309,7 @@ impl Bound {
 
     /// Copies the inputs into their areas, after checking all of them.
     fn feed(&self, feeds: &(impl Feeds + ?Sized)) -> Result<(), Error> {
+        let inner = &self.executable.inner;
         let mut fault: Option<Error> = None;
         let (mut given, mut named) = (0, false);
         feeds.each(&mut |name, a| {
@@ -326,18 +327,8 @@ impl Bound {
         if let Some(fault) = fault {
             return Err(fault);
         }
-        for (i, port) in self.inputs.iter().enumerate().filter(|_| named) {
-            let mut here = 0;
-            let mut n = 0;
-            feeds.each(&mut |name, _| {
-                here += (self.port(name, n) == Some(i)) as usize;
-                n += 1;
-            });
-            if here == 0 {
-                let ty = Type::new(port.dtype, onestep_ir::Shape::fixed(&port.shape));
-                let name = port.name.to_string();
-                return Err(GraphError::MissingInput { name, ty: Box::new(ty), nearest: None }.into());
-            }
+        if named && let Some(missing) = feeds::missing(&inner.graph, feeds) {
+            return Err(missing);
         }
         if given != self.inputs.len() {
             let names = self.inputs.iter().map(|p| &*p.name).collect::<Vec<_>>().join(", ");
