@@ -15,6 +15,7 @@ use onestep_passes::indices;
 use onestep_passes::pipeline::{self, Compiled};
 use onestep_passes::plan::Place;
 use onestep_passes::schedule::{BufferId, BufferKind};
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -129,7 +130,7 @@ fn dump(compiled: &Compiled, folder: &Path) {
     // A graph's name is any text, and must not lead out of the folder.
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '_' };
     let name: String = compiled.schedule.name.chars().take(64).map(plain).collect();
-    let folder = folder.join(format!("{name}.passes"));
+    let folder = folder.join(name);
     let write = || -> std::io::Result<()> {
         std::fs::create_dir_all(&folder)?;
         for (i, (name, text)) in compiled.dumps.iter().enumerate() {
@@ -138,7 +139,8 @@ fn dump(compiled: &Compiled, folder: &Path) {
         Ok(())
     };
     if let Err(e) = write() {
-        eprintln!("onestep: cannot write the dump to {}: {e}", folder.display());
+        let text = format!("onestep: cannot write the dump to {}: {e}", folder.display());
+        let _ = writeln!(std::io::stderr(), "{text}");
     }
 }
 
