@@ -7,6 +7,7 @@ mod contracts;
 mod decode;
 mod dropout;
 mod errors;
+mod hostile;
 mod indices;
 mod numerics;
 mod oracle;
