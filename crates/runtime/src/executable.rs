@@ -272,7 +272,7 @@ impl Bound {
         self.bad_index = None;
         for (name, b) in &schedule.outputs {
             let pointer = address(b) as *const u8;
-            if &**name == indices::OUTPUT {
+            if &**name == indices::OUTPUT && !inner.compiled.sites.is_empty() {
                 self.bad_index = Some(pointer);
                 continue;
             }

@@ -141,10 +141,12 @@ fn steps_that_cannot_be_built() {
 
     // A tensor of another graph as a metric.
     let other = GraphBuilder::new("other");
-    let mut last = other.input("x", F32, ());
-    (0..200).for_each(|_| last = last + 1.0);
-    let text = refused(step().metric("m", last));
-    assert!(text.contains("'m'"), "{text}");
+    let first = other.input("x", F32, ());
+    let last = (0..200).fold(first, |x, _| x + 1.0);
+    for tensor in [first, last, last.matmul(last)] {
+        let text = refused(step().metric("m", tensor));
+        assert!(text.contains("'m'"), "{text}");
+    }
     // Mistakes are errors with the line of each, all at once.
     let g = GraphBuilder::new("mistakes");
     let (a, b) = (g.input("a", F32, [2, 3]), g.input("b", F32, [2, 3]));
@@ -179,4 +181,19 @@ fn memory_that_there_is_not() {
     let program = compile(&g.finish(w.sum_all()).unwrap(), &cpu(1)).unwrap();
     let error = program.init(0).unwrap_err();
     assert!(error.to_string().contains("memory"), "{error}");
+}
+
+/// The compiler's own output has a name that a user may have thought of too.
+#[test]
+fn a_name_that_the_compiler_uses() {
+    let name = onestep::passes::indices::OUTPUT;
+    let g = GraphBuilder::new("reserved");
+    g.output(name, g.input("x", F32, [2]) + 1.0);
+    let got = outputs(&g.build().unwrap(), &[floats(&[2], &[1.0, 2.0])]);
+    assert_eq!(got[name], [2.0, 3.0]);
+    let g = GraphBuilder::new("reserved");
+    let x = g.input("x", F32, [2]);
+    g.output(name, x.gather(0, g.input("i", I32, [1])));
+    let error = compile(&g.build().unwrap(), &cpu(1)).unwrap_err().to_string();
+    assert!(error.contains(name), "{error}");
 }
