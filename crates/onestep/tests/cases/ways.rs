@@ -60,3 +60,17 @@ fn a_classifier() {
 fn a_gpt_with_dropout() {
     every_way(&language_model(3, 0.2), &|n| tokens(3, n));
 }
+
+/// Programs of one device on threads of their own, at the same time.
+#[test]
+fn programs_that_run_at_once_do_not_disturb_each_other() {
+    let device = cpu(2);
+    let graph = language_model(2, 0.2);
+    let alone = run(&graph, &device, (true, true), &|n| tokens(2, n));
+    let together: Vec<Run> = std::thread::scope(|scope| {
+        let start = |_| scope.spawn(|| run(&graph, &device, (true, true), &|n| tokens(2, n)));
+        let running: Vec<_> = (0..4).map(start).collect();
+        running.into_iter().map(|r| r.join().unwrap()).collect()
+    });
+    assert!(together.iter().all(|r| *r == alone));
+}
