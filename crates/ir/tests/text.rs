@@ -380,3 +380,12 @@ fn nothing_at_all() {
     same(&Graph::default(), &round_trip(&Graph::default()));
     assert!(bind(&Graph::default(), &BTreeMap::new()).is_ok());
 }
+
+/// A node without attributes and types ends where the next begins.
+#[test]
+fn types_may_be_left_out_of_every_node() {
+    let text = "graph g {\n input \"x\" %x: f32[2]\n %a = add %x, %x\n %b = exp %a\n output \"b\" %b\n}";
+    let graph = Graph::parse(text).unwrap();
+    assert_eq!(graph.nodes.len(), 2);
+    fault(&text.replace("%x, %x", "%x %x"));
+}

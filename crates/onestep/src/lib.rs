@@ -59,3 +59,14 @@ pub mod prelude {
     };
     pub use onestep_ir::DType::{self, BF16, Bool, F16, F32, F64, I32, I64, U8, U32};
 }
+
+/// The code blocks of the README and of the concept pages compile and run.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/graph.md")]
+    struct GraphPage;
+    #[doc = include_str!("../../../docs/state.md")]
+    struct StatePage;
+}

@@ -1,10 +1,11 @@
 //! Pass `fold`: computes at compile time what depends on constants only, by the ops' own references.
 //!
-//! Results above [`LIMIT`] elements stay in the graph, unless they repeat one number. Views of constants and `iota` are
-//! left alone: kernels read them for nothing.
+//! Only ops with one right result are folded: exp has the bits that the target gives it, and a sum those of the target's
+//! order, whether or not their operands happen to be constants. Results above [`LIMIT`] elements stay in the graph, unless
+//! they repeat one number. Views of constants and `iota` are left alone: kernels read them for nothing.
 
-use onestep_ir::ops::{Constant, Op};
-use onestep_ir::{Dense, Graph, GraphError, Shape, Type};
+use onestep_ir::ops::{Binary, BinaryKind, Constant, Op, ReduceKind, Unary, UnaryKind};
+use onestep_ir::{DType, Dense, Graph, GraphError, Shape, Type};
 
 /// The largest result that is stored as a constant, in elements.
 pub const LIMIT: usize = 4096;
@@ -12,11 +13,11 @@ pub const LIMIT: usize = 4096;
 /// Runs the pass. One walk suffices: operands come before their uses.
 pub fn fold(graph: &Graph) -> Result<Graph, GraphError> {
     onestep_ir::rewrite::rewrite(graph, &mut |g, node, operands| {
-        let elementwise =
-            matches!(node.op, Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select(_) | Op::Cast(_));
-        if !elementwise && !matches!(node.op, Op::Reduce(_) | Op::RandomBits(_)) || operands.is_empty() {
+        let result = graph.ty(*node.results.first()?).clone();
+        if operands.is_empty() || !same_everywhere(&node.op, result.dtype) {
             return None;
         }
+        let elementwise = !matches!(node.op, Op::Reduce(_) | Op::RandomBits(_));
         let constants: Vec<(Constant, Type)> = g.with_graph(|graph| {
             operands
                 .iter()
@@ -26,7 +27,6 @@ pub fn fold(graph: &Graph) -> Result<Graph, GraphError> {
                 })
                 .collect::<Option<_>>()
         })?;
-        let result = graph.ty(node.results[0]).clone();
         let sizes = result.shape.sizes()?;
         let repeats = constants.iter().all(|(c, _)| c.value.shape().is_empty());
         if elementwise && repeats {
@@ -51,6 +51,30 @@ pub fn fold(graph: &Graph) -> Result<Graph, GraphError> {
         let value = eval(&node.op, &full, &result)?.to_array().ok()?;
         Some(vec![g.emit1(Constant::dense(value), &[])])
     })
+}
+
+/// Whether every target gives an op of this result the same bits: exactly rounded arithmetic, comparisons, choices,
+/// integers and random bits.
+fn same_everywhere(op: &Op, dtype: DType) -> bool {
+    match op {
+        Op::Unary(Unary { kind }) => !matches!(
+            kind,
+            UnaryKind::Exp
+                | UnaryKind::Expm1
+                | UnaryKind::Log
+                | UnaryKind::Log1p
+                | UnaryKind::Rsqrt
+                | UnaryKind::Sin
+                | UnaryKind::Cos
+                | UnaryKind::Tanh
+                | UnaryKind::Erf
+                | UnaryKind::Sigmoid
+        ),
+        Op::Binary(Binary { kind }) => *kind != BinaryKind::Pow,
+        Op::Compare(_) | Op::Select(_) | Op::Cast(_) | Op::RandomBits(_) => true,
+        Op::Reduce(r) => !dtype.is_float() || matches!(r.kind, ReduceKind::Max | ReduceKind::Min),
+        _ => false,
+    }
 }
 
 fn eval(op: &Op, operands: &[Dense], result: &Type) -> Option<Dense> {

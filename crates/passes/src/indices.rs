@@ -4,8 +4,8 @@
 //!
 //! It runs on the graph as the user built it, before decomposition, so that a site is an op and a line of theirs.
 
-use onestep_ir::ops::Op;
-use onestep_ir::{DType, Graph, GraphBuilder, GraphError, Node, Tensor, ValueId};
+use onestep_ir::ops::{Constant, Op};
+use onestep_ir::{Array, DType, Graph, GraphBuilder, GraphError, Node, Tensor, ValueId};
 use std::collections::HashSet;
 
 /// The name of the output.
@@ -104,9 +104,12 @@ fn out_of_range<'g>(
     let mut bad = index.greater_equal(number(bound as f64));
     if dtype != DType::U32 && dtype != DType::U8 {
         bad = bad.or(index.less(number(0.0)));
-        if let Some(allowed) = allowed {
-            bad = bad.and(index.not_equal(number(allowed as f64)));
-        }
+    }
+    // What the dtype cannot hold is nowhere to be found.
+    let held = |x: i64| dtype.wrap(x) == x;
+    if let Some(allowed) = allowed.filter(|&x| held(x)) {
+        let allowed = g.emit1(Constant { value: Array::scalar(allowed), dims: shape.0.clone() }, &[]);
+        bad = bad.and(index.not_equal(allowed.cast(index.dtype())));
     }
     bad.any()
 }

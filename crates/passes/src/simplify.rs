@@ -1,13 +1,13 @@
 //! Pass `simplify`: local rewrites that keep every bit of the result.
 //!
 //! - identities: `x·1`, `x/1`, `x − 0`, `x + (−0)`, casts, reshapes, transposes, broadcasts, slices and pads that change
-//!   nothing, sums over no axis or over axes of size 1, `−(−x)`, `not(not x)`, a select whose branches are one value or
-//!   whose condition is a constant;
+//!   nothing, reductions over no axis or over axes of size 1 (of a sum, `0 + x` remains), `−(−x)`, `not(not x)`, a select
+//!   whose branches are one value or whose condition is a constant;
 //! - chains: reshape of reshape, transpose of transpose, broadcast of broadcast;
 //! - a transpose of the last two axes before a matmul becomes the matmul's flag;
 //! - a view of a repeated number is that number repeated over the view's shape.
 
-use onestep_ir::ops::{Binary, BinaryKind, Constant, Matmul, Op, Reduce, Unary, UnaryKind};
+use onestep_ir::ops::{Binary, BinaryKind, Constant, Matmul, Op, Reduce, ReduceKind, Unary, UnaryKind};
 use onestep_ir::{Dim, Graph, GraphBuilder, GraphError, Node, Shape, Tensor, ValueId};
 
 /// Runs the pass to a fixed point.
@@ -85,8 +85,11 @@ fn rule<'g>(g: &'g GraphBuilder, node: &Node, operands: &[Tensor<'g>]) -> Option
         },
         Op::Slice(s) if s.start == 0 && s.step == 1 && shape.0[s.axis].size() == Some(s.end) => Some(x),
         Op::Pad(p) if p.low == 0 && p.high == 0 && p.interior == 0 => Some(x),
-        Op::Reduce(Reduce { axes, .. }) if axes.iter().all(|&a| shape.0[a].is_one()) => {
-            Some(x.reshape(shape.without(axes)))
+        Op::Reduce(Reduce { axes, kind }) if axes.iter().all(|&a| shape.0[a].is_one()) => {
+            let alone = x.reshape(shape.without(axes));
+            // A sum begins at 0.0, which turns -0.0 into 0.0.
+            let from_zero = *kind == ReduceKind::Sum && x.dtype().is_float();
+            Some(if from_zero { alone + 0.0 } else { alone })
         }
         Op::Matmul(m) => matmul(g, m, operands),
         _ => None,

@@ -165,6 +165,15 @@ fn large_scatters_and_gathers_share_their_work() {
 }
 
 #[test]
+fn one_element_of_each_row_is_read_and_added_to() {
+    let ids: Vec<f64> = noise(5, 3000).iter().map(|x| ((x + 1.0) * 4.5).floor()).collect();
+    let ids = Array::from_f64(DType::I32, &[3000, 1], &ids).unwrap();
+    let (data, updates) = (random(DType::F32, &[3000, 9], 1), random(DType::F32, &[3000, 1], 2));
+    check(&ScatterAddAlong { axis: 1 }.into(), &[data.clone(), ids.clone(), updates], 1e-6);
+    check(&GatherAlong { axis: 1 }.into(), &[data, ids], 0.0);
+}
+
+#[test]
 fn a_scatter_may_begin_from_one_number_broadcast() {
     let op: Op = ScatterAdd { axis: 0 }.into();
     let (indices, updates) = (ints(&[3], &[2, 0, 2]), random(DType::F32, &[3, 4], 1));

@@ -3,12 +3,12 @@
 
 mod common;
 
-use common::{Case, dense, noise, random};
+use common::{Case, bias_tanh, dense, noise, random};
 use onestep_cpu::library::gemm::Isa;
-use onestep_ir::ops::{BinaryKind, UnaryKind};
+use onestep_ir::ops::ReduceKind;
 use onestep_ir::{Array, DType};
 use onestep_passes::schedule::{
-    Access, Affine, Expr, ExprId, Kernel, LoopKernel, MatmulKernel, Store, TypedExpr, View,
+    Access, Affine, BufferId, Expr, ExprId, Kernel, LoopKernel, MatmulKernel, Store, TypedExpr, View,
 };
 
 /// How the factors are stored.
@@ -173,37 +173,42 @@ fn nan_stays_in_its_row_and_column_and_garbage_in_the_output_goes() {
     }
 }
 
-/// `store = tanh(out + bias[column])`, over `[rows, n]`.
-fn epilogue(rows: usize, n: usize, case: &mut Case, out: onestep_passes::schedule::BufferId) -> LoopKernel {
-    let bias = case.input(random(DType::F32, &[n], 3));
-    let result = case.temp(DType::F32, &[rows, n]);
-    let at = |buffer, row: i64| Access { buffer, place: Affine { offset: 0, coefs: vec![row, 1] } };
-    let load = |buffer, row| Expr::Load { access: at(buffer, row), bounds: vec![], fill: 0 };
-    let body = [
-        load(out, n as i64),
-        load(bias, 0),
-        Expr::Binary(BinaryKind::Add, ExprId(0), ExprId(1)),
-        Expr::Unary(UnaryKind::Tanh, ExprId(2)),
-    ];
+/// `store = Σ_column out`, one number for each row.
+fn row_sums(rows: usize, n: usize, case: &mut Case, out: BufferId) -> LoopKernel {
+    let result = case.temp(DType::F32, &[rows]);
+    let at = |buffer, coefs| Access { buffer, place: Affine { offset: 0, coefs } };
+    let load = Expr::Load { access: at(out, vec![n as i64, 1]), bounds: vec![], fill: 0 };
+    let body = [load, Expr::Reduce(ReduceKind::Sum, ExprId(0))];
     let body = body.into_iter().map(|expr| TypedExpr { dtype: DType::F32, expr }).collect();
-    let stores = vec![Store { value: ExprId(3), access: at(result, n as i64) }];
-    LoopKernel { extents: vec![rows, n], parallel: 2, body, stores }
+    let stores = vec![Store { value: ExprId(1), access: at(result, vec![1, 0]) }];
+    LoopKernel { extents: vec![rows, n], parallel: 1, body, stores }
 }
 
 #[test]
 fn an_epilogue_does_not_change_bits() {
-    for [b, m, n, k] in [[1, 100, 96, 64], [2, 70, 40, 300], [1, 1, 600, 64], [1, 1000, 128, 128]] {
-        let mut apart = case(DType::F32, [b, m, n, k], PLAIN);
-        let out = *apart.schedule.kernels[0].writes().first().unwrap();
-        let kernel = epilogue(b * m, n, &mut apart, out);
-        let mut fused = Case { schedule: apart.schedule.clone(), values: apart.values.clone() };
-        apart.push(Kernel::Loops(vec![kernel.clone()]));
-        if let Kernel::Matmul(m) = &mut fused.schedule.kernels[0] {
-            m.epilogue = Some(Box::new(kernel));
-        }
-        let (apart, fused) = (apart.run(), fused.run());
-        for (a, f) in apart.iter().zip(&fused) {
-            assert_eq!(a.bytes(), f.bytes(), "{:?}", [b, m, n, k]);
+    // Among them rows too few to share, and a sum so long that it is split over chunks.
+    let sizes = [
+        [1, 100, 96, 64],
+        [2, 70, 40, 300],
+        [1, 1, 6000, 640],
+        [1, 1000, 128, 128],
+        [1, 2, 90_000, 16],
+        [0, 3, 4, 5],
+    ];
+    for make in [bias_tanh, row_sums] {
+        for [b, m, n, k] in sizes {
+            let mut apart = case(DType::F32, [b, m, n, k], PLAIN);
+            let out = *apart.schedule.kernels[0].writes().first().unwrap();
+            let kernel = make(b * m, n, &mut apart, out);
+            let mut fused = Case { schedule: apart.schedule.clone(), values: apart.values.clone() };
+            apart.push(Kernel::Loops(vec![kernel.clone()]));
+            if let Kernel::Matmul(m) = &mut fused.schedule.kernels[0] {
+                m.epilogue = Some(Box::new(kernel));
+            }
+            let (apart, fused) = (apart.run(), fused.run());
+            for (a, f) in apart.iter().zip(&fused) {
+                assert_eq!(a.bytes(), f.bytes(), "{:?}", [b, m, n, k]);
+            }
         }
     }
 }

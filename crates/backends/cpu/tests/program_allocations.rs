@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Case, dense, random};
+use common::{Case, bias_tanh, dense, random};
 use onestep_cpu::CpuProgram;
 use onestep_cpu::pool::Pool;
 use onestep_ir::ops::{ArgKind, ArgReduce, Attention, AttentionGrad, AttentionLayout, Gather, ScatterAdd};
@@ -46,7 +46,10 @@ fn a_run_allocates_nothing() {
     let (a, b) = (case.input(random(F32, &[300, 200], 1)), case.input(random(F32, &[150, 200], 2)));
     let rhs = View { strides: vec![0, 1, 200], shape: vec![1, 200, 150], ..dense(b, &[1, 150, 200]) };
     let out = case.temp(F32, &[300, 150]);
-    case.push(Kernel::Matmul(MatmulKernel { lhs: dense(a, &[1, 300, 200]), rhs, out, epilogue: None }));
+    let [epilogue, loop_kernel] = [0, 1].map(|_| bias_tanh(300, 150, &mut case, out));
+    let epilogue = Some(Box::new(epilogue));
+    case.push(Kernel::Matmul(MatmulKernel { lhs: dense(a, &[1, 300, 200]), rhs, out, epilogue }));
+    case.push(Kernel::Loops(vec![loop_kernel]));
 
     let shape = [2, 50, 4, 16];
     let qkv = [3, 4, 5].map(|seed| dense(case.input(random(F32, &shape, seed)), &shape));
@@ -98,6 +101,6 @@ fn a_run_allocates_nothing() {
     assert_eq!(ALLOCATIONS.load(SeqCst) - before, 0);
     assert!(nanoseconds.iter().all(|&n| n > 0));
     let names: Vec<&str> = program.names().collect();
-    assert_eq!(names[0], "matmul 300×150×200");
-    assert_eq!(names[1], "attention 2×4 heads, 50×50×16 causal");
+    assert_eq!(names[0], "matmul 300×150×200 + epilogue");
+    assert_eq!(names[2], "attention 2×4 heads, 50×50×16 causal");
 }

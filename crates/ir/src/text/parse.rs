@@ -331,8 +331,11 @@ impl<'t> Parser<'t> {
         let at = self.at;
         let mnemonic = self.word("the op's name")?;
         let mut operands = vec![];
-        while matches!(self.token, Token::Value(_)) || !operands.is_empty() && self.eat(",")? {
+        let mut more = matches!(self.token, Token::Value(_));
+        while more {
             operands.push(self.value()?);
+            // Without a comma, a value that follows begins the next node.
+            more = self.eat(",")?;
         }
         let attrs = if self.eat("{")? { self.list("}", |p| p.attr())? } else { vec![] };
         if let Some(i) = (1..attrs.len()).find(|&i| attrs[..i].iter().any(|a| a.0 == attrs[i].0)) {

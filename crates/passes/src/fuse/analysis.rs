@@ -3,6 +3,7 @@
 
 use super::index::reshape_strides;
 use crate::{CompileError, Target};
+use onestep_ir::ops::{BinaryKind, UnaryKind};
 use onestep_ir::{Graph, Node, Op, Type, ValueId, row_major};
 use std::collections::BTreeSet;
 
@@ -42,6 +43,8 @@ pub struct Analysis<'a> {
     pub def: Vec<Option<usize>>,
     /// Values that must have a buffer of their own.
     pub forced: BTreeSet<ValueId>,
+    /// Maps that are computed wherever they are read, by position: see [`Analysis::mark_free`].
+    free: Vec<bool>,
 }
 
 /// A view of a value that has a buffer.
@@ -92,15 +95,43 @@ impl<'a> Analysis<'a> {
                 def[v.index()] = Some(at);
             }
         }
-        let mut a = Analysis { graph, target, nodes, kinds, uses, def, forced: forced.clone() };
+        let free = vec![false; nodes.len()];
+        let mut a = Analysis { graph, target, nodes, kinds, uses, def, forced: forced.clone(), free };
+        a.mark_free();
         a.demand_all();
         Ok(a)
     }
 
-    /// Whether a value is read by position of other nodes without a kernel of its own: leaves and views that nobody
-    /// forced.
+    /// Whether a node is written into the kernels that read it, without one of its own: leaves, views and free maps that
+    /// nobody forced.
     pub fn inlined(&self, at: usize) -> bool {
-        matches!(self.kinds[at], Kind::Leaf | Kind::View) && !self.forced.contains(&self.nodes[at].results[0])
+        let free = matches!(self.kinds[at], Kind::Leaf | Kind::View) || self.free[at];
+        free && !self.forced.contains(&self.nodes[at].results[0])
+    }
+
+    /// Finds the maps that cost less to compute again than to load: cheap ones whose operands have far fewer elements than
+    /// the result (a mask from two positions, a label compared with a position).
+    fn mark_free(&mut self) {
+        const FEWER: usize = 8;
+        // Elements that reading a value touches, at most; for a free map those of its operands.
+        let mut touched: Vec<usize> = self.graph.values.iter().map(|v| v.ty.numel()).collect();
+        for at in 0..self.nodes.len() {
+            let node = self.nodes[at];
+            let below = node.operands.iter().fold(0usize, |sum, v| sum.saturating_add(touched[v.index()]));
+            let own = touched[node.results[0].index()];
+            match self.kinds[at] {
+                Kind::Leaf => {
+                    let stored = matches!(&node.op, Op::Constant(c) if !c.value.shape().is_empty());
+                    touched[node.results[0].index()] = if stored { own } else { 0 };
+                }
+                Kind::View => touched[node.results[0].index()] = own.min(below),
+                Kind::Map if !costly(&node.op) && below.saturating_mul(FEWER) <= own => {
+                    self.free[at] = true;
+                    touched[node.results[0].index()] = below;
+                }
+                _ => {}
+            }
+        }
     }
 
     /// Sizes of a value.
@@ -240,7 +271,7 @@ pub struct Reader {
     pub at: usize,
     /// Which operand.
     pub slot: usize,
-    /// The views in between, nearest to the reader first.
+    /// The inlined nodes in between, nearest to the reader first: views, and maps that keep the place.
     pub views: Vec<usize>,
 }
 
@@ -266,4 +297,25 @@ fn kind(graph: &Graph, target: &dyn Target, node: &Node) -> Result<Kind, Compile
         }
     };
     Ok(kind)
+}
+
+/// Whether computing an element twice is worse than storing it.
+pub fn costly(op: &Op) -> bool {
+    match op {
+        Op::Reduce(_) | Op::RandomBits(_) => true,
+        Op::Unary(u) => matches!(
+            u.kind,
+            UnaryKind::Exp
+                | UnaryKind::Expm1
+                | UnaryKind::Log
+                | UnaryKind::Log1p
+                | UnaryKind::Tanh
+                | UnaryKind::Erf
+                | UnaryKind::Sigmoid
+                | UnaryKind::Sin
+                | UnaryKind::Cos
+        ),
+        Op::Binary(b) => matches!(b.kind, BinaryKind::Pow),
+        _ => false,
+    }
 }

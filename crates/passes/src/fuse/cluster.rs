@@ -7,15 +7,15 @@
 //! - a node that others read too becomes an output of the cluster, if it covers the domain's parallel axes (and all or none
 //!   of the reduced ones), and no reader outside leads back into the cluster;
 //! - a reduction gives the cluster its reduced axes, or has the same ones;
-//! - nothing costly is computed more often than it has elements.
+//! - nothing costly is computed more often than it has elements;
+//! - a reduction down the columns takes no full-size output along.
 //!
 //! Two clusters that both want a node become one when their domains agree and neither depends on the other.
 
-use super::analysis::{Analysis, Kind, Reader};
+use super::analysis::{Analysis, Kind, Reader, costly};
 use super::index::through;
 use crate::schedule::{Affine, Bound};
 use onestep_ir::Op;
-use onestep_ir::ops::{BinaryKind, UnaryKind};
 use std::collections::BTreeMap;
 
 /// A node's place in a cluster.
@@ -93,7 +93,7 @@ impl Cluster {
     fn needed_at(&self, a: &Analysis<'_>, reader: &Reader) -> Option<(Vec<Affine>, bool)> {
         let (mut index, bounds) = self.operand_index(a, reader.at, reader.slot)?;
         let mut bounded = !bounds.is_empty();
-        for &view in &reader.views {
+        for &view in reader.views.iter().filter(|v| a.kinds[**v] == Kind::View) {
             let node = a.nodes[view];
             let (from, to) = (a.sizes(node.operands[0]), a.sizes(node.results[0]));
             let t = through(&node.op, &from, &to, &index, &self.extents)?;
@@ -122,8 +122,8 @@ impl<'a, 'g> Clusters<'a, 'g> {
         let mut c = Clusters { a, list: vec![], of: vec![None; n], readers };
         for at in (0..n).rev() {
             let kernel = match a.kinds[at] {
-                Kind::Map | Kind::Reduce => true,
-                Kind::Leaf | Kind::View => !a.inlined(at),
+                Kind::Reduce => true,
+                Kind::Map | Kind::Leaf | Kind::View => !a.inlined(at),
                 Kind::Matmul | Kind::Library => false,
             };
             if kernel {
@@ -298,7 +298,7 @@ impl<'a, 'g> Clusters<'a, 'g> {
         if output {
             let covers = (0..cluster.extents.len())
                 .all(|d| cluster.extents[d] == 1 || varies(d) || (of_row && cluster.reduced.contains(&d)));
-            if !exact || bounded || !covers {
+            if !exact || bounded || !covers || (!of_row && across_rows(&cluster, &index)) {
                 return None;
             }
             if outside.iter().any(|&o| self.leads_to(o, id)) {
@@ -371,7 +371,8 @@ impl<'a, 'g> Clusters<'a, 'g> {
             let is_reduce = self.a.kinds[at] == Kind::Reduce;
             let outside = self.is_output(at, &out);
             let whole = parallel.clone().all(varies);
-            (!is_reduce || (whole && !some)) && (!outside || (whole && (!some || all)))
+            let stored = whole && (!some || (all && !across_rows(&out, &m.index)));
+            (!is_reduce || (whole && !some)) && (!outside || stored)
         });
         let small = out.members.len() < self.a.target.max_body() / 3;
         // Clusters that only store full-size results must not gain a reduction over a long or scattered row.
@@ -476,27 +477,17 @@ impl<'a, 'g> Clusters<'a, 'g> {
     }
 }
 
+/// Whether a full-size value's last axes are not the reduced ones. A sum down the columns does not take such a value along
+/// as a result: by itself it can follow a matmul in the cache, or run in the order of memory.
+fn across_rows(cluster: &Cluster, index: &[Affine]) -> bool {
+    let real = |d: &usize| cluster.extents[*d] != 1;
+    let reduced: Vec<usize> = cluster.reduced.iter().copied().filter(real).collect();
+    let axes: Vec<usize> = index.iter().filter_map(Affine::as_axis).filter(real).collect();
+    !axes.ends_with(&reduced)
+}
+
 fn sorted(axes: &[usize]) -> Vec<usize> {
     let mut axes = axes.to_vec();
     axes.sort_unstable();
     axes
-}
-
-/// Whether computing an element twice is worse than storing it.
-fn costly(op: &Op) -> bool {
-    match op {
-        Op::Reduce(_) | Op::RandomBits(_) => true,
-        Op::Unary(u) => matches!(
-            u.kind,
-            UnaryKind::Exp
-                | UnaryKind::Log
-                | UnaryKind::Tanh
-                | UnaryKind::Erf
-                | UnaryKind::Sigmoid
-                | UnaryKind::Sin
-                | UnaryKind::Cos
-        ),
-        Op::Binary(b) => matches!(b.kind, BinaryKind::Pow),
-        _ => false,
-    }
 }

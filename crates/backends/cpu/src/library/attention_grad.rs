@@ -73,15 +73,32 @@ impl<T: Scalar> AttentionGrad<T> {
         for (r, (lse, delta)) in lse.iter_mut().zip(delta).enumerate() {
             // SAFETY: query `r` of the block has a log-sum-exp.
             *lse = unsafe { *first.add(r * s[2]) };
-            let mut lanes = [T::ZERO; 8];
-            for d in 0..self.heads.value_size {
-                // SAFETY: element `(r, d)` of both exists.
-                let (a, b) = unsafe { (*dout.at(r, d).ptr, *out.at(r, d).ptr) };
-                lanes[d % 8] = lanes[d % 8] + a * b;
-            }
-            *delta = lanes.into_iter().fold(T::ZERO, |a, b| a + b);
+            let (a, b) = (dout.at(r, 0), out.at(r, 0));
+            // SAFETY: row `r` of both has `value_size` elements, `cs` apart.
+            *delta = unsafe {
+                match (a.cs, b.cs) {
+                    (1, 1) => dot(self.heads.value_size, |d| *a.ptr.add(d), |d| *b.ptr.add(d)),
+                    _ => dot(self.heads.value_size, |d| *a.at(0, d).ptr, |d| *b.at(0, d).ptr),
+                }
+            };
         }
     }
+}
+
+/// `Σ a(d) · b(d)` in eight lanes by `d`, which are then added in order.
+#[inline(always)]
+fn dot<T: Scalar>(n: usize, a: impl Fn(usize) -> T, b: impl Fn(usize) -> T) -> T {
+    let mut lanes = [T::ZERO; 8];
+    let whole = n / 8 * 8;
+    for d in (0..whole).step_by(8) {
+        for i in 0..8 {
+            lanes[i] = lanes[i] + a(d + i) * b(d + i);
+        }
+    }
+    for d in whole..n {
+        lanes[d - whole] = lanes[d - whole] + a(d) * b(d);
+    }
+    lanes.into_iter().fold(T::ZERO, |a, b| a + b)
 }
 
 impl<T: Scalar> Work for AttentionGrad<T> {

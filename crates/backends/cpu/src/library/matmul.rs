@@ -2,6 +2,9 @@
 //!
 //! A chunk is a block of rows of one matrix of the batch; without an epilogue also a block of columns. Rows of a chunk
 //! share each packed panel of the right factor, so few rows mean much packing; hence columns are cut first.
+//!
+//! Where blocks of whole rows are too few to share (one row of a decoder, say), the epilogue follows as phases of its
+//! own. Its bits are the same.
 
 use super::gemm::{Gemm, Isa, Mat, Scalar, scratch_elements};
 use crate::error::CpuError;
@@ -32,6 +35,8 @@ struct Matmul<T> {
     chunk: Chunking,
     isa: Isa,
     epilogue: Option<LoopTape>,
+    /// Whether the epilogue is part of the product's chunks.
+    fused: bool,
     element: PhantomData<T>,
 }
 
@@ -47,7 +52,7 @@ impl Chunking {
     fn new([batch, m, n, k]: [usize; 4], whole_rows: bool) -> Chunking {
         let flops = 2usize.saturating_mul(batch).saturating_mul(m).saturating_mul(n).saturating_mul(k.max(1));
         let (mut rows, mut columns) = (m.clamp(1, 128), n.max(1));
-        let count = |rows: usize, columns: usize| batch * m.div_ceil(rows) * n.div_ceil(columns);
+        let count = |rows, columns| Chunking { rows, columns }.count([batch, m, n, k]);
         let halve = |x: usize, unit: usize| x.div_ceil(2).next_multiple_of(unit);
         for (chunks, (fewest_rows, fewest_columns)) in [(CHUNKS, COMFORTABLE), (FEW_CHUNKS, SMALLEST)] {
             let want = (flops / CHUNK_FLOPS).clamp(1, chunks);
@@ -59,6 +64,11 @@ impl Chunking {
             }
         }
         Chunking { rows, columns }
+    }
+
+    /// The number of chunks.
+    fn count(self, [batch, m, n, _]: [usize; 4]) -> usize {
+        batch * m.div_ceil(self.rows) * n.div_ceil(self.columns)
     }
 }
 
@@ -94,16 +104,25 @@ impl<T: Scalar> Matmul<T> {
             None => None,
         };
         let sizes = [batch, m, n, k];
+        let (apart, whole) = (Chunking::new(sizes, false), Chunking::new(sizes, true));
+        let enough = whole.count(sizes) >= apart.count(sizes).min(FEW_CHUNKS);
+        let fused = epilogue.as_ref().is_some_and(|e| enough && e.phases() == 1);
         Ok(Matmul {
             lhs: kernel.lhs.clone(),
             rhs: kernel.rhs.clone(),
             out: kernel.out,
             sizes,
-            chunk: Chunking::new(sizes, epilogue.is_some()),
+            chunk: if fused { whole } else { apart },
             isa,
             epilogue,
+            fused,
             element: PhantomData,
         })
+    }
+
+    /// The epilogue, if it has phases of its own.
+    fn apart(&self) -> Option<&LoopTape> {
+        self.epilogue.as_ref().filter(|_| !self.fused)
     }
 
     fn gemm_bytes(&self) -> usize {
@@ -118,7 +137,7 @@ fn epilogue(
     rows: usize,
 ) -> Result<LoopTape, CpuError> {
     let tape = LoopTape::new(kernel, &|b| schedule.buffer(b).dtype)?;
-    if kernel.extents.first() != Some(&rows) || tape.phases() != 1 {
+    if kernel.extents.first() != Some(&rows) {
         let why = format!("its domain {:?} does not begin with the product's {rows} rows", kernel.extents);
         return Err(CpuError::Operand { what: "the epilogue", why });
     }
@@ -133,16 +152,31 @@ impl<T: Scalar> Work for Matmul<T> {
         format!("matmul {batch}{m}×{n}×{k}{epilogue}")
     }
 
-    fn chunks(&self, _phase: usize) -> usize {
-        let [batch, m, n, _] = self.sizes;
-        batch * m.div_ceil(self.chunk.rows) * n.div_ceil(self.chunk.columns)
+    fn phases(&self) -> usize {
+        1 + self.apart().map_or(0, LoopTape::phases)
+    }
+
+    fn chunks(&self, phase: usize) -> usize {
+        match (phase, self.apart()) {
+            (0, _) => self.chunk.count(self.sizes),
+            (_, Some(tape)) => Work::chunks(tape, phase - 1),
+            (_, None) => 0,
+        }
     }
 
     fn scratch_bytes(&self) -> usize {
         self.gemm_bytes() + self.epilogue.as_ref().map_or(0, LoopTape::scratch_bytes)
     }
 
-    unsafe fn run_chunk(&self, _phase: usize, chunk: usize, memory: Memory<'_>) {
+    fn shared_bytes(&self) -> usize {
+        self.apart().map_or(0, LoopTape::shared_bytes)
+    }
+
+    unsafe fn run_chunk(&self, phase: usize, chunk: usize, memory: Memory<'_>) {
+        if let (1.., Some(tape)) = (phase, self.apart()) {
+            // SAFETY: the contract is the same; the tape's phases follow the product's.
+            return unsafe { Work::run_chunk(tape, phase - 1, chunk, memory) };
+        }
         let [_, m, n, k] = self.sizes;
         let (row_blocks, column_blocks) = (m.div_ceil(self.chunk.rows), n.div_ceil(self.chunk.columns));
         let (rest, column) = (chunk / column_blocks, chunk % column_blocks * self.chunk.columns);
@@ -161,7 +195,7 @@ impl<T: Scalar> Work for Matmul<T> {
         // SAFETY: the views lie in their buffers (checked when compiled), and the block in the views and in the
         // output, which is neither factor's buffer; the scratch is at least `gemm_bytes`.
         unsafe { gemm.run(a, b, dst, n, memory.scratch.cast()) };
-        if let Some(epilogue) = &self.epilogue {
+        if let (true, Some(epilogue)) = (self.fused, &self.epilogue) {
             let scratch = memory.scratch.wrapping_add(self.gemm_bytes());
             // SAFETY: the contract of `run_chunk`; these rows of the output are complete, as the chunk has all columns.
             unsafe { epilogue.run_rows(first..first + rows, memory.buffers, scratch) };

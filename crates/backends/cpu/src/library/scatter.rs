@@ -53,9 +53,7 @@ struct Scatter<T> {
     indices: View,
     updates: View,
     result: BufferId,
-    /// Columns and places of the axis that a chunk owns.
-    columns: usize,
-    places: usize,
+    bands: Bands,
     element: PhantomData<T>,
 }
 
@@ -76,7 +74,6 @@ pub(super) fn compile(
         result: BufferId,
     ) -> Box<dyn Work> {
         let [base, indices, updates] = views;
-        let (columns, places) = bands(s, size_of::<T>());
         Box::new(Scatter::<T> {
             slices: s,
             along,
@@ -86,8 +83,7 @@ pub(super) fn compile(
             indices,
             updates,
             result,
-            columns,
-            places,
+            bands: Bands::new(s, size_of::<T>()),
             element: PhantomData,
         })
     }
@@ -102,14 +98,81 @@ pub(super) fn compile(
     }
 }
 
-/// Columns and places of a band, by sizes alone.
-fn bands(s: Slices, size: usize) -> (usize, usize) {
-    let bytes = s.outer.saturating_mul(s.axis + s.count).saturating_mul(s.inner).saturating_mul(size);
-    let want = (bytes / CHUNK_BYTES).clamp(1, BANDS).div_ceil(s.outer.max(1));
-    let columns =
-        s.inner.div_ceil(want).max(FEWEST_COLUMNS).next_multiple_of(FEWEST_COLUMNS).min(s.inner).max(1);
-    let left = want.div_ceil(s.inner.div_ceil(columns).max(1));
-    (columns, s.axis.div_ceil(left).max(1))
+/// What a chunk owns: columns and places of the axis, of some outer places.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Bands {
+    columns: usize,
+    places: usize,
+    outers: usize,
+}
+
+impl Bands {
+    /// By sizes alone. Outer places are put together only if none of them is cut.
+    fn new(s: Slices, size: usize) -> Bands {
+        let each = (s.axis + s.count).saturating_mul(s.inner).saturating_mul(size).max(1);
+        let want = (s.outer.saturating_mul(each) / CHUNK_BYTES).clamp(1, BANDS).div_ceil(s.outer.max(1));
+        let columns = s.inner.div_ceil(want).max(FEWEST_COLUMNS).next_multiple_of(FEWEST_COLUMNS);
+        let columns = columns.min(s.inner).max(1);
+        let left = want.div_ceil(s.inner.div_ceil(columns).max(1));
+        let places = s.axis.div_ceil(left).max(1);
+        let outers = if want == 1 { (CHUNK_BYTES / each).max(1) } else { 1 };
+        Bands { columns, places, outers }
+    }
+}
+
+impl<T: Sum> Scatter<T> {
+    /// Computes the columns from `column` and the places from `first` on, at one outer place.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Work::run_chunk`]; the band is in the result, and belongs to this chunk.
+    unsafe fn band(&self, outer: usize, column: usize, first: usize, memory: Memory<'_>) {
+        let Slices { axis, inner, count, .. } = self.slices;
+        let columns = self.bands.columns.min(inner - column);
+        let places = first..axis.min(first + self.bands.places);
+        let base = memory.of::<T>(&self.base).cast_const();
+        let indices = memory.at::<u8>(self.indices.buffer, self.indices.offset * self.index.size());
+        let updates = memory.of::<T>(&self.updates).cast_const();
+        let result = memory.at::<T>(self.result, 0);
+        let in_place = !self.splat && std::ptr::eq(base, result);
+        // SAFETY: every place below lies in the band of the result (or the same of the base), or is an index or update
+        // that exists; the result overlaps no operand but, exactly, the base.
+        unsafe {
+            let row = |place: usize| result.add((outer * axis + place) * inner + column);
+            if !in_place {
+                // Whole rows are adjacent.
+                let (runs, length) =
+                    if columns == inner { (1, columns * places.len()) } else { (places.len(), columns) };
+                for run in 0..runs {
+                    let to = std::slice::from_raw_parts_mut(row(first + run), length);
+                    if self.splat {
+                        to.fill(*base);
+                    } else {
+                        let from = base.add((outer * axis + first + run) * inner + column);
+                        std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), length);
+                    }
+                }
+            }
+            let place = |at: usize| index(self.index, indices, at, axis).filter(|i| places.contains(i));
+            for c in 0..count {
+                let from = (outer * count + c) * inner + column;
+                let updates = std::slice::from_raw_parts(updates.add(from), columns);
+                if self.along {
+                    for (j, &u) in updates.iter().enumerate() {
+                        if let Some(i) = place(from + j) {
+                            let to = row(i).add(j);
+                            *to = (*to).plus(u);
+                        }
+                    }
+                } else if let Some(i) = place(c) {
+                    let to = std::slice::from_raw_parts_mut(row(i), columns);
+                    for (x, &u) in to.iter_mut().zip(updates) {
+                        *x = x.plus(u);
+                    }
+                }
+            }
+        }
+    }
 }
 
 impl<T: Sum> Work for Scatter<T> {
@@ -121,57 +184,35 @@ impl<T: Sum> Work for Scatter<T> {
 
     fn chunks(&self, _phase: usize) -> usize {
         let Slices { outer, axis, inner, .. } = self.slices;
-        outer * axis.div_ceil(self.places) * inner.div_ceil(self.columns)
+        let Bands { columns, places, outers } = self.bands;
+        outer.div_ceil(outers) * axis.div_ceil(places) * inner.div_ceil(columns)
     }
 
     unsafe fn run_chunk(&self, _phase: usize, chunk: usize, memory: Memory<'_>) {
-        let Slices { axis, inner, count, .. } = self.slices;
-        let (wide, tall) = (inner.div_ceil(self.columns), axis.div_ceil(self.places));
-        let (outer, band) = (chunk / (wide * tall), chunk % (wide * tall));
-        let (column, first) = (band % wide * self.columns, band / wide * self.places);
-        let columns = self.columns.min(inner - column);
-        let places = self.places.min(axis - first);
-        let base = memory.of::<T>(&self.base).cast_const();
-        let indices = memory.at::<u8>(self.indices.buffer, self.indices.offset * self.index.size());
-        let updates = memory.of::<T>(&self.updates).cast_const();
-        let result = memory.at::<T>(self.result, 0);
-        let in_place = !self.splat && std::ptr::eq(base, result);
-        // SAFETY: every place below lies in the band of the result (or the same of the base) that this chunk owns, or is
-        // an index or update that exists; the result overlaps no operand but, exactly, the base.
-        unsafe {
-            let row = |place: usize| result.add((outer * axis + place) * inner + column);
-            if !in_place {
-                for place in first..first + places {
-                    let to = std::slice::from_raw_parts_mut(row(place), columns);
-                    if self.splat {
-                        to.fill(*base);
-                    } else {
-                        let from = base.add((outer * axis + place) * inner + column);
-                        std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), columns);
-                    }
-                }
-            }
-            for c in 0..count {
-                let from = updates.add((outer * count + c) * inner + column);
-                if self.along {
-                    for j in 0..columns {
-                        let at = (outer * count + c) * inner + column + j;
-                        if let Some(i) =
-                            index(self.index, indices, at, axis).filter(|&i| i >= first && i < first + places)
-                        {
-                            let to = row(i).add(j);
-                            *to = (*to).plus(*from.add(j));
-                        }
-                    }
-                } else if let Some(i) =
-                    index(self.index, indices, c, axis).filter(|&i| i >= first && i < first + places)
-                {
-                    let to = std::slice::from_raw_parts_mut(row(i), columns);
-                    for (x, &u) in to.iter_mut().zip(std::slice::from_raw_parts(from, columns)) {
-                        *x = x.plus(u);
-                    }
-                }
-            }
+        let Slices { outer, axis, inner, .. } = self.slices;
+        let Bands { columns, places, outers } = self.bands;
+        let (wide, tall) = (inner.div_ceil(columns), axis.div_ceil(places));
+        let (group, band) = (chunk / (wide * tall), chunk % (wide * tall));
+        for o in group * outers..outer.min((group + 1) * outers) {
+            // SAFETY: the contract is the same; chunks have disjoint bands.
+            unsafe { self.band(o, band % wide * columns, band / wide * places, memory) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bands_are_columns_then_places_then_groups_of_small_outer_places() {
+        let bands = |outer, axis, inner, count| {
+            let b = Bands::new(Slices { outer, axis, inner, count }, 4);
+            (b.columns, b.places, b.outers)
+        };
+        assert_eq!(bands(1, 65, 128, 1024), (16, 33, 1));
+        assert_eq!(bands(1, 100_000, 1, 50_000), (1, 6250, 1));
+        assert_eq!(bands(1024, 65, 1, 1), (1, 65, 124));
+        assert_eq!(bands(0, 5, 0, 3), (1, 5, 32768));
     }
 }

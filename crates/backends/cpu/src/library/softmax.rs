@@ -36,17 +36,17 @@ pub(super) struct Block<T> {
 }
 
 impl<T: Scalar> Block<T> {
-    /// Row `r`, as far as it sees, and the rest.
+    /// Row `r` of a block of this form at `scores`, and how many of its columns it sees.
     ///
     /// # Safety
     ///
     /// The block's storage exists and nothing else refers to it.
     #[inline(always)]
-    unsafe fn row<'a>(&self, r: usize) -> (&'a mut [T], &'a mut [T]) {
+    unsafe fn row<'a>(&self, scores: *mut T, r: usize) -> (&'a mut [T], usize) {
         let seen = self.causal.map_or(self.columns, |first| self.columns.min(first + r + 1));
         // SAFETY: row `r` has `columns` elements, by the contract.
-        let row = unsafe { std::slice::from_raw_parts_mut(self.scores.add(r * self.stride), self.columns) };
-        row.split_at_mut(seen)
+        let row = unsafe { std::slice::from_raw_parts_mut(scores.add(r * self.stride), self.columns) };
+        (row, seen)
     }
 
     /// Masks the part of row `r` that is seen, and scales it if there is a mask.
@@ -76,6 +76,21 @@ impl<T: Scalar> Block<T> {
     }
 }
 
+/// The seen part of a row, with as much of the rest as fills the last block; there the first element is repeated, which
+/// changes no maximum. So no row of a causal block has an odd end.
+#[inline(always)]
+fn pad<T: Scalar>(row: &mut [T], seen: usize) -> &mut [T] {
+    let width = row.len().min(seen.next_multiple_of(LANES));
+    let row = &mut row[..width];
+    if seen > 0 {
+        let first = row[0];
+        for x in &mut row[seen..] {
+            *x = first;
+        }
+    }
+    row
+}
+
 /// Reduces in lanes by position, then by halves.
 #[inline(always)]
 fn reduce<T: Scalar>(row: &[T], start: T, join: impl Fn(T, T) -> T) -> T {
@@ -99,26 +114,44 @@ fn reduce<T: Scalar>(row: &[T], start: T, join: impl Fn(T, T) -> T) -> T {
     lanes[0]
 }
 
+/// Replaces each element by `f` of it. In blocks, the last one padded: a row's end is then no slower than its middle.
+#[inline(always)]
+fn map<T: Scalar>(row: &mut [T], f: impl Fn(T) -> T) {
+    let (blocks, rest) = row.as_chunks_mut::<LANES>();
+    for block in blocks {
+        for i in 0..LANES {
+            block[i] = f(block[i]);
+        }
+    }
+    if !rest.is_empty() {
+        let mut block = [T::ZERO; LANES];
+        block[..rest.len()].copy_from_slice(rest);
+        for i in 0..LANES {
+            block[i] = f(block[i]);
+        }
+        rest.copy_from_slice(&block[..rest.len()]);
+    }
+}
+
 /// Turns scores into `exp(score − shift)`; writes each row's `1 / sum` (0 for a row that sees nothing) and log-sum-exp.
 #[inline(always)]
 unsafe fn forward_body<T: Scalar>(block: Block<T>, inverse: &mut [T], lse: *mut T) {
     for r in 0..block.rows {
         // SAFETY: the caller's contract.
-        let (row, unseen) = unsafe { block.row(r) };
-        unseen.fill(T::ZERO);
+        let (row, seen) = unsafe { block.row(block.scores, r) };
         // SAFETY: the caller's contract.
-        unsafe { block.mask(r, row) };
+        unsafe { block.mask(r, &mut row[..seen]) };
+        let part = pad(row, seen);
         let scale = if matches!(block.mask, Mask::None) { block.scale } else { T::ONE };
         // The largest product is the product of the largest, or of the smallest: rounding keeps the order.
         let extreme = match scale < T::ZERO {
-            true => reduce(row, T::ZERO - T::NEG_INFINITY, |a, b| if b < a { b } else { a }),
-            false => reduce(row, T::NEG_INFINITY, |a, b| if b > a { b } else { a }),
+            true => reduce(part, T::ZERO - T::NEG_INFINITY, |a, b| if b < a { b } else { a }),
+            false => reduce(part, T::NEG_INFINITY, |a, b| if b > a { b } else { a }),
         };
-        let top = if row.is_empty() { T::NEG_INFINITY } else { extreme * scale };
+        let top = if part.is_empty() { T::NEG_INFINITY } else { extreme * scale };
         let shift = if top == T::NEG_INFINITY { T::ZERO } else { top };
-        for x in row.iter_mut() {
-            *x = T::exp(*x * scale - shift);
-        }
+        map(part, |x| T::exp(x * scale - shift));
+        row[seen..].fill(T::ZERO);
         let sum = reduce(row, T::ZERO, |a, b| a + b);
         inverse[r] = if sum == T::ZERO { T::ZERO } else { T::ONE / sum };
         // SAFETY: there is a place for each row.
@@ -132,24 +165,20 @@ unsafe fn forward_body<T: Scalar>(block: Block<T>, inverse: &mut [T], lse: *mut 
 unsafe fn backward_body<T: Scalar>(block: Block<T>, grads: *mut T, lse: &[T], delta: &[T]) {
     for r in 0..block.rows {
         // SAFETY: the caller's contract; `grads` is a block of the same form.
-        let (row, unseen, (grad, grad_unseen)) = unsafe {
-            let (row, unseen) = block.row(r);
-            (row, unseen, Block { scores: grads, ..block }.row(r))
-        };
-        unseen.fill(T::ZERO);
-        grad_unseen.fill(T::ZERO);
+        let ((row, seen), (grad, _)) = unsafe { (block.row(block.scores, r), block.row(grads, r)) };
         if lse[r] == T::NEG_INFINITY {
             row.fill(T::ZERO);
             grad.fill(T::ZERO);
             continue;
         }
         // SAFETY: the caller's contract.
-        unsafe { block.mask(r, row) };
+        unsafe { block.mask(r, &mut row[..seen]) };
         let scale = if matches!(block.mask, Mask::None) { block.scale } else { T::ONE };
         let (lse, delta) = (lse[r], delta[r]);
-        for (x, g) in row.iter_mut().zip(grad) {
-            let weight = T::exp(*x * scale - lse);
-            *x = weight;
+        map(pad(row, seen), |x| T::exp(x * scale - lse));
+        row[seen..].fill(T::ZERO);
+        grad[seen..].fill(T::ZERO);
+        for (&weight, g) in row[..seen].iter().zip(&mut grad[..seen]) {
             *g = weight * (*g - delta) * block.scale;
         }
     }

@@ -5,17 +5,17 @@
 //! it, the later ones recompute what is cheap and read back from scratch what is not. (Nothing is reloaded in a pass
 //! after one that stores at every point: the store may have taken the load's place.)
 
+mod keep;
+
 use super::domain::Domain;
-use super::instr::{Block, Isa, cast, elementwise, float, random};
+use super::instr::{Block, Isa, cast, elementwise, joined, random};
 use super::lower::{Lowered, Node, NodeOp};
 use super::reduce::{LANES, reducer};
-use super::step::{Accumulator, Program, Step, Value};
+use super::step::{Accumulator, Place, Program, Step, Value};
 use super::walk::Target;
 use super::{Mode, registers};
 use crate::error::CpuError;
-use onestep_ir::ops::BinaryKind;
-use onestep_ir::ops::UnaryKind;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Where a node is computed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -93,7 +93,8 @@ pub fn compile(
     c.rows()?;
     c.terms(lowered, passes)?;
     c.row_stores(lowered, passes);
-    Ok(registers::assign(c.program, c.sections, c.scratch, passes))
+    let widest = c.order.iter().map(|&n| c.nodes[n].dtype.size()).max().unwrap_or(1);
+    Ok(registers::assign(c.program, c.sections, c.scratch, widest, domain, passes))
 }
 
 /// The used nodes in depth-first order from the stores.
@@ -274,77 +275,6 @@ impl Compiler<'_> {
         (place | self.nodes[lowered.stored[store]].axes) & self.domain.reduced_axes() != 0
     }
 
-    /// The nodes that vary in the row below `roots`, not looking below those where `stop`.
-    fn closure(&self, roots: &[usize], stop: impl Fn(usize) -> bool) -> BTreeSet<usize> {
-        let mut need = BTreeSet::new();
-        let mut open = roots.to_vec();
-        while let Some(node) = open.pop() {
-            if self.level(node) == Level::Term && need.insert(node) && !stop(node) {
-                open.extend(&self.nodes[node].args);
-            }
-        }
-        need
-    }
-
-    /// The nodes that are kept for later passes, and the pass that computes each.
-    fn kept(
-        &self,
-        roots: &dyn Fn(usize) -> Vec<usize>,
-        passes: usize,
-        first_store: usize,
-    ) -> BTreeMap<usize, usize> {
-        let natural: Vec<BTreeSet<usize>> = (0..passes).map(|p| self.closure(&roots(p), |_| false)).collect();
-        let mut kept: BTreeMap<usize, usize> = BTreeMap::new();
-        for pass in (1..passes).rev() {
-            let mut open = roots(pass);
-            open.extend(kept.iter().filter(|(_, p)| **p == pass).map(|(&n, _)| n).collect::<Vec<_>>());
-            let mut seen = BTreeSet::new();
-            while let Some(node) = open.pop() {
-                let n = &self.nodes[node];
-                if self.level(node) != Level::Term || !seen.insert(node) {
-                    continue;
-                }
-                if n.stage < pass {
-                    // A load's place may be taken by then.
-                    if first_store < pass && n.stage <= first_store {
-                        kept.insert(node, n.stage);
-                        continue;
-                    }
-                    let first = (n.stage..pass).find(|&p| natural[p].contains(&node));
-                    if let Some(first) = first
-                        && self.cost(node) > 1
-                    {
-                        let at = kept.get(&node).map_or(first, |&p| p.min(first));
-                        kept.insert(node, at);
-                        continue;
-                    }
-                }
-                open.extend(&n.args);
-            }
-        }
-        kept
-    }
-
-    /// What computing a node again costs, in cheap instructions.
-    fn cost(&self, node: usize) -> usize {
-        let n = &self.nodes[node];
-        if self.level(node) != Level::Term {
-            return 0;
-        }
-        let own = match &n.op {
-            NodeOp::Load(load) if load.bounds.is_empty() && matches!(load.place.step, Some(0 | 1)) => 0,
-            NodeOp::Load(_) | NodeOp::Index(_) => 2,
-            NodeOp::Random(_) => 20,
-            NodeOp::Binary(BinaryKind::Pow | BinaryKind::Rem | BinaryKind::Div) => 4,
-            NodeOp::Unary(
-                UnaryKind::Neg | UnaryKind::Abs | UnaryKind::Relu | UnaryKind::Not | UnaryKind::IsNan,
-            ) => 1,
-            NodeOp::Unary(_) => 4,
-            _ => 1,
-        };
-        n.args.iter().fold(own, |sum, &a| sum + self.cost(a).min(100)).min(100)
-    }
-
     /// One node in one pass: read back, or computed, and in that case perhaps kept.
     fn term(
         &mut self,
@@ -440,7 +370,7 @@ impl Compiler<'_> {
         section: usize,
         node: usize,
         value: Value,
-        mut args: Vec<(Value, bool)>,
+        args: Vec<(Value, bool)>,
     ) -> Result<(), CpuError> {
         let n = &self.nodes[node];
         let scalar = self.scalar(node);
@@ -452,11 +382,22 @@ impl Compiler<'_> {
             NodeOp::Load(load) => {
                 let load = load.clone();
                 let points = self.points(node);
+                let (period, size) = (load.period(self.domain), load.size);
                 self.program.loads.push(load);
                 let load = self.program.loads.len() as u32 - 1;
+                if let Some(period) = period.filter(|&p| p <= self.program.block) {
+                    let length = self.program.block + period;
+                    let area = self.allot(length * size);
+                    // Where the outer axes are known.
+                    self.sections.steps[1].push(Step::Pattern { load, area, period, length });
+                    self.sections.homes[value as usize] = Home::Moving;
+                    self.sections.steps[section].push(Step::Recur { value, area, period, size });
+                    return Ok(());
+                }
                 self.sections.steps[section].push(if points {
                     self.sections.homes[value as usize] = Home::Moving;
-                    Step::Point { value, load }
+                    let l = &self.program.loads[load as usize];
+                    Step::Point { value, place: Place::new(l.buffer, &l.place, l.size), load }
                 } else {
                     Step::Gather { value, load, scalar }
                 });
@@ -482,11 +423,13 @@ impl Compiler<'_> {
             NodeOp::Compare(kind) => {
                 defined(elementwise::compare(*kind, of_arg(0), [args[0].1, args[1].1], isa), kind.name())?
             }
-            NodeOp::MulThen(subtract) => {
-                if args[1].1 {
-                    args.swap(0, 1);
-                }
-                float::multiply_then(*subtract, [args[0].1, args[1].1, args[2].1], isa)
+            NodeOp::Pair { inner, outer, second } => {
+                let scalars = [args[0].1, args[1].1, args[2].1];
+                defined(joined::pair(*inner, *outer, *second, scalars, isa), outer.name())?
+            }
+            NodeOp::RootQuotient => joined::root_quotient([args[0].1, args[1].1, args[2].1], isa),
+            NodeOp::Composed { outer, inner } => {
+                defined(joined::composed(*outer, *inner, [args[0].1, args[1].1], isa), outer.name())?
             }
             NodeOp::Select => elementwise::select(n.dtype.size(), [args[0].1, args[1].1, args[2].1], isa),
             NodeOp::Cast => cast::cast(of_arg(0), n.dtype, isa),

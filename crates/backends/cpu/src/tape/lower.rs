@@ -1,15 +1,16 @@
 //! From a kernel's body to nodes over storage dtypes that have arithmetic.
 //!
 //! Functions of f16 and bf16 become functions of f32 between casts, each result rounded to its dtype; reductions of
-//! them accumulate in f32 and round once. An index becomes an i64 index and a cast. A product used once, by a sum, is
-//! one node with it (with both roundings).
+//! them accumulate in f32 and round once. An index becomes an i64 index and a cast. Two f32 functions of
+//! which one is used only by the other become one node (with both roundings), where there is an instruction for it.
 
 use super::domain::{Domain, Line};
+use super::instr::joined;
 use super::walk::{Condition, Load};
 use crate::error::CpuError;
 use onestep_ir::DType;
 use onestep_ir::ops::{BinaryKind, CompareKind, ReduceKind, UnaryKind};
-use onestep_passes::schedule::{BufferId, Expr, ExprId, LoopKernel};
+use onestep_passes::schedule::{Affine, Bound, BufferId, Expr, ExprId, LoopKernel};
 
 /// What a node computes from its operands.
 #[derive(Clone, Debug)]
@@ -19,8 +20,19 @@ pub enum NodeOp {
     Index(Line),
     Unary(UnaryKind),
     Binary(BinaryKind),
-    /// `a · b + c`, or `− c` when set; f32.
-    MulThen(bool),
+    /// `a / (√b + c)`; f32.
+    RootQuotient,
+    /// `outer(inner(a, b))`; f32.
+    Composed {
+        outer: UnaryKind,
+        inner: BinaryKind,
+    },
+    /// `outer(inner(a, b), c)`, or `outer(c, inner(a, b))` when `second`; f32.
+    Pair {
+        inner: BinaryKind,
+        outer: BinaryKind,
+        second: bool,
+    },
     Compare(CompareKind),
     Select,
     Cast,
@@ -54,25 +66,38 @@ struct Lowering<'a> {
     of_expr: Vec<(usize, Option<usize>)>,
 }
 
-/// Lowers a body, after checking that operands fit their expressions and buffers.
-pub fn lower(
-    kernel: &LoopKernel,
-    domain: &Domain,
-    dtype_of: &dyn Fn(BufferId) -> DType,
-) -> Result<Lowered, CpuError> {
+/// Lowers a body that has been checked.
+pub fn lower(kernel: &LoopKernel, domain: &Domain) -> Lowered {
     let mut l = Lowering { domain, nodes: vec![], of_expr: vec![] };
-    for (i, e) in kernel.body.iter().enumerate() {
-        check(kernel, i, dtype_of)?;
+    for e in &kernel.body {
         let node = l.expression(&e.expr, e.dtype);
         l.of_expr.push((node, None));
     }
-    for s in &kernel.stores {
-        same_buffer(dtype_of, s.access.buffer, kernel.body[s.value.index()].dtype)?;
-    }
     let stored = kernel.stores.iter().map(|s| l.of_expr[s.value.index()].0).collect();
     let mut lowered = Lowered { nodes: l.nodes, stored };
-    lowered.join_products();
-    Ok(lowered)
+    lowered.join_root_quotients();
+    lowered.join_pairs();
+    lowered
+}
+
+/// Checks that operands fit their expressions, accesses their buffers, and affine functions the domain.
+pub fn check(kernel: &LoopKernel, dtype_of: &dyn Fn(BufferId) -> DType) -> Result<(), CpuError> {
+    for i in 0..kernel.body.len() {
+        check_expression(kernel, i, dtype_of)?;
+    }
+    for s in &kernel.stores {
+        let Some(value) = kernel.body.get(s.value.index()) else {
+            return Err(CpuError::Malformed {
+                expr: s.value.index(),
+                why: "a store names it, but it is not there",
+            });
+        };
+        same_buffer(dtype_of, s.access.buffer, value.dtype)?;
+        if s.access.place.coefs.len() != kernel.extents.len() {
+            return Err(CpuError::Malformed { expr: s.value.index(), why: "its store is of another rank" });
+        }
+    }
+    Ok(())
 }
 
 fn same_buffer(
@@ -87,20 +112,29 @@ fn same_buffer(
     Err(CpuError::BufferDType { buffer: buffer.0, found, expected })
 }
 
-fn check(kernel: &LoopKernel, i: usize, dtype_of: &dyn Fn(BufferId) -> DType) -> Result<(), CpuError> {
+fn check_expression(
+    kernel: &LoopKernel,
+    i: usize,
+    dtype_of: &dyn Fn(BufferId) -> DType,
+) -> Result<(), CpuError> {
     let e = &kernel.body[i];
     let malformed = |why| Err(CpuError::Malformed { expr: i, why });
     if e.expr.operands().iter().any(|o| o.index() >= i) {
         return malformed("an operand does not stand before it");
     }
     let dtype = |id: &ExprId| kernel.body[id.index()].dtype;
+    let whole = |a: &Affine| a.coefs.len() == kernel.extents.len();
     match &e.expr {
         Expr::Load { access, bounds, .. } => {
             if bounds.iter().any(|b| b.step < 1) {
                 return malformed("a bound's step is not positive");
             }
+            if !whole(&access.place) || !bounds.iter().all(|b| whole(&b.index)) {
+                return malformed("it is of another rank");
+            }
             same_buffer(dtype_of, access.buffer, e.dtype)
         }
+        Expr::Index(affine) if !whole(affine) => malformed("it is of another rank"),
         Expr::Binary(_, a, b) if dtype(a) != dtype(b) || dtype(a) != e.dtype => {
             malformed("its operands are not of its dtype")
         }
@@ -189,11 +223,8 @@ impl Lowering<'_> {
     fn expression(&mut self, expr: &Expr, dtype: DType) -> usize {
         match expr {
             Expr::Load { access, bounds, fill } => {
-                let condition = |b: &onestep_passes::schedule::Bound| Condition {
-                    index: self.domain.line(&b.index),
-                    size: b.size,
-                    step: b.step,
-                };
+                let condition =
+                    |b: &Bound| Condition { index: self.domain.line(&b.index), size: b.size, step: b.step };
                 let load = Load {
                     buffer: access.buffer,
                     place: self.domain.line(&access.place),
@@ -235,33 +266,87 @@ impl Lowering<'_> {
 }
 
 impl Lowered {
-    /// Makes one node of a product and the only sum that uses it.
-    fn join_products(&mut self) {
+    /// How often each node is used.
+    fn uses(&self) -> Vec<usize> {
         let mut uses = vec![0; self.nodes.len()];
         self.nodes.iter().flat_map(|n| &n.args).chain(&self.stored).for_each(|&a| uses[a] += 1);
+        uses
+    }
+
+    /// Whether `node` is only used by `user`, at the same points.
+    fn belongs(&self, uses: &[usize], node: usize, user: &Node) -> bool {
+        let n = &self.nodes[node];
+        uses[node] == 1 && n.axes == user.axes && n.stage == user.stage
+    }
+
+    /// Makes one node of each `a / (√b + c)`.
+    fn join_root_quotients(&mut self) {
+        let uses = self.uses();
         for i in 0..self.nodes.len() {
             let node = &self.nodes[i];
-            let NodeOp::Binary(kind @ (BinaryKind::Add | BinaryKind::Sub)) = node.op else { continue };
+            if !matches!(node.op, NodeOp::Binary(BinaryKind::Div)) || node.dtype != DType::F32 {
+                continue;
+            }
+            let [a, sum] = [node.args[0], node.args[1]];
+            if !matches!(self.nodes[sum].op, NodeOp::Binary(BinaryKind::Add))
+                || !self.belongs(&uses, sum, node)
+            {
+                continue;
+            }
+            let [x, y] = [self.nodes[sum].args[0], self.nodes[sum].args[1]];
+            let is_root = |n: usize| {
+                matches!(self.nodes[n].op, NodeOp::Unary(UnaryKind::Sqrt)) && self.belongs(&uses, n, node)
+            };
+            let (root, c) = match (is_root(x), is_root(y)) {
+                (true, _) => (x, y),
+                (_, true) => (y, x),
+                _ => continue,
+            };
+            let args = vec![a, self.nodes[root].args[0], c];
+            self.nodes[i].args = args;
+            self.nodes[i].op = NodeOp::RootQuotient;
+            // No longer used, and so no operand of a pair.
+            self.nodes[sum].args.clear();
+            self.nodes[root].args.clear();
+            self.nodes[sum].op = NodeOp::Literal(0);
+            self.nodes[root].op = NodeOp::Literal(0);
+        }
+    }
+
+    /// Makes one node of two functions of which one is used only by the other.
+    fn join_pairs(&mut self) {
+        let uses = self.uses();
+        for i in 0..self.nodes.len() {
+            let node = &self.nodes[i];
+            if let NodeOp::Unary(outer) = node.op
+                && node.dtype == DType::F32
+                && let NodeOp::Binary(inner) = self.nodes[node.args[0]].op
+                && joined::composes(outer, inner)
+                && self.belongs(&uses, node.args[0], node)
+            {
+                self.nodes[i].args = self.nodes[node.args[0]].args.clone();
+                self.nodes[i].op = NodeOp::Composed { outer, inner };
+                continue;
+            }
+            let NodeOp::Binary(outer) = node.op else { continue };
             if node.dtype != DType::F32 {
                 continue;
             }
-            let joinable = |&p: &usize| {
-                let product = &self.nodes[p];
-                let same_loop = product.axes == node.axes && product.stage == node.stage;
-                matches!(product.op, NodeOp::Binary(BinaryKind::Mul)) && uses[p] == 1 && same_loop
+            let inner_of = |place: usize| {
+                let below = node.args[place];
+                let second = place == 1 && outer == BinaryKind::Sub;
+                match self.nodes[below].op {
+                    NodeOp::Binary(inner) if self.belongs(&uses, below, node) => {
+                        joined::pairs(inner, outer, second).then_some((inner, second, place))
+                    }
+                    _ => None,
+                }
             };
-            // A sum commutes to the bit; a difference has the product on its left.
-            let (product, other) = match (kind, joinable(&node.args[0]), joinable(&node.args[1])) {
-                (_, true, _) => (node.args[0], node.args[1]),
-                (BinaryKind::Add, false, true) => (node.args[1], node.args[0]),
-                _ => continue,
-            };
-            let [mut a, mut b] = [self.nodes[product].args[0], self.nodes[product].args[1]];
-            if self.nodes[b].axes < self.nodes[a].axes {
-                (a, b) = (b, a);
-            }
-            self.nodes[i].args = vec![a, b, other];
-            self.nodes[i].op = NodeOp::MulThen(kind == BinaryKind::Sub);
+            let Some((inner, second, place)) = inner_of(0).or_else(|| inner_of(1)) else { continue };
+            let below = node.args[place];
+            let args = vec![self.nodes[below].args[0], self.nodes[below].args[1], node.args[1 - place]];
+            self.nodes[i].args = args;
+            self.nodes[i].op = NodeOp::Pair { inner, outer, second };
         }
     }
 }

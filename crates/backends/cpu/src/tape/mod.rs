@@ -27,7 +27,7 @@ use domain::{Domain, MOST_AXES};
 pub use instr::Isa;
 use lower::NodeOp;
 use onestep_ir::DType;
-use onestep_passes::schedule::{BufferId, LoopKernel};
+use onestep_passes::schedule::{BufferId, Expr, LoopKernel};
 use reduce::SEGMENT;
 use run::{Part, Run};
 use std::ops::Range;
@@ -42,15 +42,17 @@ pub enum Mode {
     Column,
 }
 
-/// What is otherwise chosen by the kernel and the processor; for tests and measurements.
+/// What is otherwise chosen by the kernel and the processor. But for `whole_rows`, for tests and measurements.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Options {
     /// The instructions.
     pub isa: Option<Isa>,
     /// The mode. Kernels without reduced axes have one mode only.
     pub mode: Option<Mode>,
-    /// Elements of a block; at most [`SEGMENT`] in row mode.
+    /// Elements of a block, in column mode.
     pub block: Option<usize>,
+    /// Whether rows stay whole, so that there is one phase and [`LoopTape::run_rows`] can run any of them.
+    pub whole_rows: bool,
 }
 
 /// A compiled loop kernel.
@@ -77,8 +79,21 @@ struct Split {
     points: usize,
 }
 
+/// Elements of a block of a kernel without reductions.
+const BLOCK: usize = 512;
+/// The same where operands come from memory: streams that take turns in short bursts keep it busier.
+const SHORT_BLOCK: usize = 256;
+/// Bytes above which operands are taken to come from memory.
+const BEYOND_CACHE: usize = 2 << 20;
+/// Elements of a block of column mode, most.
+const COLUMN_BLOCK: usize = 128;
+/// Elements that column mode keeps between passes, for each value.
+const KEPT: usize = 64 << 10;
 /// Bytes that a chunk moves, about.
 const CHUNK_BYTES: usize = 48 << 10;
+/// Chunks of a large kernel, and the most bytes that each then moves.
+const MANY_CHUNKS: usize = 256;
+const LARGE_CHUNK_BYTES: usize = 512 << 10;
 /// Fewest chunks of a kernel large enough to be shared.
 const FEW_CHUNKS: usize = 16;
 /// Bytes above which a kernel of fewer chunks is split by segments.
@@ -96,6 +111,7 @@ impl LoopTape {
         dtype_of: &dyn Fn(BufferId) -> DType,
         options: Options,
     ) -> Result<LoopTape, CpuError> {
+        lower::check(kernel, dtype_of)?;
         let merged = Domain::merged(kernel);
         if merged.extents.len() > MOST_AXES {
             return Err(CpuError::Rank { rank: merged.extents.len(), most: MOST_AXES });
@@ -104,16 +120,16 @@ impl LoopTape {
             Some(mode) if merged.parallel < merged.extents.len() => mode,
             _ => choose_mode(kernel, &merged),
         };
-        let plain = merged.terms() == 1;
-        let wanted = options.block.unwrap_or(match (mode, plain) {
-            (Mode::Row, _) | (_, true) => SEGMENT,
-            _ => 128,
-        });
+        let wanted = options.block.unwrap_or_else(|| choose_block(kernel, &merged));
         let domain = merged.with_mode(mode, wanted);
         let group: usize = domain.vector_extents().iter().product();
-        let block = wanted.min(SEGMENT).min(group.next_multiple_of(16).max(16));
+        let block = match mode {
+            // A block is a segment.
+            Mode::Row => SEGMENT.min(group.next_multiple_of(16).max(16)),
+            Mode::Column => wanted.min(group.next_multiple_of(16).max(16)),
+        };
 
-        let lowered = lower::lower(kernel, &domain, dtype_of)?;
+        let lowered = lower::lower(kernel, &domain);
         let targets: Vec<walk::Target> = kernel
             .stores
             .iter()
@@ -129,7 +145,7 @@ impl LoopTape {
         let times = |axes: u32| if axes & domain.reduced_axes() != 0 { terms } else { 1 };
         let loads = lowered.nodes.iter().map(|n| match &n.op {
             NodeOp::Load(load) => load.size * times(n.axes),
-            NodeOp::Unary(_) => 8 * times(n.axes),
+            NodeOp::Unary(_) | NodeOp::Composed { .. } => 8 * times(n.axes),
             NodeOp::Random(_) => 32 * times(n.axes),
             _ => times(n.axes),
         });
@@ -140,14 +156,16 @@ impl LoopTape {
         let mut program = compile::compile(&lowered, targets, &domain, block, isa)?;
         let points = domain.points();
         let step = if mode == Mode::Column { block } else { 1 };
-        let grain = (CHUNK_BYTES / bytes).max(1).next_multiple_of(step);
+        let all_bytes = points.saturating_mul(bytes);
+        let chunk_bytes = (all_bytes / MANY_CHUNKS).clamp(CHUNK_BYTES, LARGE_CHUNK_BYTES);
+        let grain = (chunk_bytes / bytes).max(1).next_multiple_of(step);
 
         let single = program.terms.iter().skip(1).all(Vec::is_empty)
             && program.pass_accumulators.iter().skip(1).all(Range::is_empty)
             && !program.accumulators.is_empty();
         let segments = terms.div_ceil(SEGMENT);
-        let few = points.div_ceil(grain) < FEW_CHUNKS && points.saturating_mul(bytes) > SPLIT_BYTES;
-        let split = (single && few && segments > 1).then(|| {
+        let few = points.div_ceil(grain) < FEW_CHUNKS && all_bytes > SPLIT_BYTES;
+        let split = (single && few && segments > 1 && !options.whole_rows).then(|| {
             let points = step.min(points).max(1);
             let segment_bytes = (bytes / segments).max(1) * points;
             Split { segments: (CHUNK_BYTES / segment_bytes).clamp(1, segments), points }
@@ -241,7 +259,7 @@ impl LoopTape {
         }
     }
 
-    /// Runs a range of rows; only for kernels of one phase. A row is a point of the parallel axes, or, for a kernel
+    /// Runs a range of rows; only for kernels of one phase (see [`Options::whole_rows`]). A row is a point of the parallel axes, or, for a kernel
     /// without reduced axes, an index of the leading axis.
     ///
     /// # Safety
@@ -263,9 +281,22 @@ fn align(p: *mut u8) -> *mut u8 {
     p.wrapping_add(p.addr().next_multiple_of(64) - p.addr())
 }
 
+/// Elements of a block in column mode.
+fn choose_block(kernel: &LoopKernel, merged: &Domain) -> usize {
+    let terms = merged.terms();
+    if terms > 1 {
+        // Lanes, and what is kept between passes, are blocks.
+        let stages = kernel.stages().into_iter().max().unwrap_or(0);
+        return if stages > 1 { (KEPT / terms).clamp(16, COLUMN_BLOCK) & !15 } else { COLUMN_BLOCK };
+    }
+    let sizes = kernel.body.iter().filter(|e| matches!(e.expr, Expr::Load { .. })).map(|e| e.dtype.size());
+    let stored = kernel.stores.iter().map(|s| kernel.body[s.value.index()].dtype.size());
+    let bytes = sizes.chain(stored).sum::<usize>();
+    if merged.points().saturating_mul(bytes) > BEYOND_CACHE { SHORT_BLOCK } else { BLOCK }
+}
+
 /// The mode of a kernel: along rows, unless rows are short and many or memory runs across them.
 fn choose_mode(kernel: &LoopKernel, merged: &Domain) -> Mode {
-    use onestep_passes::schedule::Expr;
     let (points, terms) = (merged.points(), merged.terms());
     if terms == 1 || merged.parallel == merged.extents.len() {
         return Mode::Column;

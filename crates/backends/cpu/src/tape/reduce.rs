@@ -9,8 +9,8 @@
 //! - The first segment's value is the total, to which the others are combined in order. A row without terms is one
 //!   empty segment: the identity.
 //!
-//! Row mode keeps the lanes side by side and fills them from a block of terms; column mode keeps each lane as a block
-//! of rows. A lane that got no term may be left out: a lane is never `-0` under a sum, so the identity changes no bit.
+//! In row mode a block is a segment, whose lanes live in processor registers; column mode keeps each lane as a block of
+//! rows. A lane that got no term may be left out: a lane is never `-0` under a sum, so the identity changes no bit.
 //! f16 and bf16 are reduced in f32 and rounded once. `bool` takes any and all, which is what its wrapped sum and product
 //! come to.
 
@@ -28,51 +28,36 @@ pub const SEGMENT: usize = 512;
 /// The instructions of one reduction.
 #[derive(Clone, Copy)]
 pub struct Reducer {
-    /// `lanes[i mod LANES] ∘= a[i]` over a block that starts at a multiple of [`LANES`].
-    pub terms: Block,
-    /// Combines the lanes by halves into the first.
-    pub halve: Block,
+    /// `d[0]` = the reduction of a whole segment, a block of terms.
+    pub segment: Block,
     /// `d[i] ∘= a[i]`.
     pub fold: Block,
     /// `d[i] = identity`.
     pub clear: Block,
 }
 
-struct Terms<T, F>(PhantomData<(T, F)>);
+struct Segment<T, F>(PhantomData<(T, F)>);
 
-impl<T: Copy + Default, F: F2<T, T>> Lane for Terms<T, F> {
+impl<T: Copy + Default, F: F2<T, T> + Identity<T>> Lane for Segment<T, F> {
     #[inline(always)]
     unsafe fn run(d: *mut u8, a: *const u8, _: *const u8, _: *const u8, n: usize) {
-        // SAFETY: the caller gives the lanes and `n` terms, disjoint.
-        let (d, a) = unsafe { (&mut *d.cast::<[T; LANES]>(), std::slice::from_raw_parts(a.cast::<T>(), n)) };
-        let mut lanes = *d;
+        // SAFETY: the caller gives `n` terms.
+        let a = unsafe { std::slice::from_raw_parts(a.cast::<T>(), n) };
+        let mut lanes = [F::IDENTITY; LANES];
         let (whole, rest) = a.as_chunks::<LANES>();
         for x in whole {
             for k in 0..LANES {
                 lanes[k] = F::f(lanes[k], x[k]);
             }
         }
-        for (k, &x) in rest.iter().enumerate() {
-            lanes[k] = F::f(lanes[k], x);
+        for (lane, &x) in lanes.iter_mut().zip(rest) {
+            *lane = F::f(*lane, x);
         }
-        *d = lanes;
-    }
-}
-
-struct Halve<T, F>(PhantomData<(T, F)>);
-
-impl<T: Copy + Default, F: F2<T, T>> Lane for Halve<T, F> {
-    #[inline(always)]
-    unsafe fn run(d: *mut u8, _: *const u8, _: *const u8, _: *const u8, _: usize) {
-        // SAFETY: the caller gives the lanes.
-        let lanes = unsafe { &mut *d.cast::<[T; LANES]>() };
-        let mut h = LANES / 2;
-        while h > 0 {
-            for k in 0..h {
-                lanes[k] = F::f(lanes[k], lanes[k + h]);
-            }
-            h /= 2;
-        }
+        let l: [T; 8] = std::array::from_fn(|k| F::f(lanes[k], lanes[k + 8]));
+        let l: [T; 4] = std::array::from_fn(|k| F::f(l[k], l[k + 4]));
+        let l: [T; 2] = std::array::from_fn(|k| F::f(l[k], l[k + 2]));
+        // SAFETY: the caller gives a place for the result.
+        unsafe { *d.cast::<T>() = F::f(l[0], l[1]) };
     }
 }
 
@@ -104,8 +89,7 @@ macro_rules! reducer {
             const IDENTITY: $t = $identity;
         }
         Reducer {
-            terms: instantiate::<Terms<$t, Function>>($isa),
-            halve: instantiate::<Halve<$t, Function>>($isa),
+            segment: instantiate::<Segment<$t, Function>>($isa),
             fold: instantiate::<Fold<$t, Function>>($isa),
             clear: instantiate::<Clear<$t, Function>>($isa),
         }

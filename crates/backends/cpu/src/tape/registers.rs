@@ -3,12 +3,23 @@
 //! A register is a block in scratch, free again after its value's last use, so that a long tape stays in the first-level
 //! cache. A value made before a pass and used in it lives to the pass's end, which is a loop.
 
+use super::Mode;
 use super::compile::{Home, Sections, row_section};
-use super::step::{Program, Step, Value};
+use super::domain::Domain;
+use super::step::{Place, Program, Step, Sum, Value};
 use super::walk::{Load, Target};
 
 /// Completes a program from its sections.
-pub fn assign(mut program: Program, mut sections: Sections, mut scratch: usize, passes: usize) -> Program {
+///
+/// `scratch` bytes are taken already; `widest` is the most bytes that an element of a register has.
+pub fn assign(
+    mut program: Program,
+    mut sections: Sections,
+    mut scratch: usize,
+    widest: usize,
+    domain: &Domain,
+    passes: usize,
+) -> Program {
     for pass in 0..passes {
         let section = row_section(pass) + 1;
         join_stores(&program, &mut sections, section, section);
@@ -24,7 +35,8 @@ pub fn assign(mut program: Program, mut sections: Sections, mut scratch: usize, 
     }
     scratch = scratch.next_multiple_of(64);
 
-    let register = (program.block * 8).next_multiple_of(64);
+    // Not a power of two: registers would share the few lines of a cache set.
+    let register = program.block * widest + 64;
     let last_use = last_uses(&sections, passes);
     let mut free: Vec<usize> = vec![];
     let mut held: Vec<(usize, usize)> = vec![];
@@ -71,7 +83,21 @@ pub fn assign(mut program: Program, mut sections: Sections, mut scratch: usize, 
         program.terms.push(next());
     }
     program.last = next();
+    program.sums = program.terms.iter().map(|t| plain_sum(t, domain)).collect();
     program
+}
+
+/// What a pass comes to when it only reduces a load over one axis.
+fn plain_sum(steps: &[Step], domain: &Domain) -> Option<Sum> {
+    let [Step::Point { value, place, .. }, Step::Reduce { accumulator, value: reduced }] = steps else {
+        return None;
+    };
+    if value != reduced || domain.mode == Mode::Row || domain.extents.len() != domain.parallel + 1 {
+        return None;
+    }
+    let axis = domain.parallel;
+    let stride = place.outer.iter().find(|(a, _)| *a as usize == axis)?.1;
+    Some(Sum { accumulator: *accumulator, place: place.clone(), axis, stride })
 }
 
 /// For each value, the position of its last use, in steps over all sections.
@@ -117,7 +143,9 @@ fn join_stores(program: &Program, sections: &mut Sections, from: usize, at: usiz
             continue;
         }
         let Step::Apply { f, args, .. } = sections.steps[from][k] else { continue };
-        sections.steps[from][k] = Step::ApplyOut { f, value, args, target, spare: 0 };
+        let (size, spare) = (place.size, 0);
+        let place = Place::new(place.buffer, &place.place, size);
+        sections.steps[from][k] = Step::ApplyOut { f, value, args, place, size, spare };
         sections.homes[value as usize] = Home::Moving;
         joined.push(i);
     }
@@ -136,7 +164,7 @@ fn reads_place(program: &Program, sections: &Sections, step: &Step, target: &Tar
     }
     let pointed = |value: Value| {
         sections.steps.iter().flatten().any(
-            |s| matches!(s, Step::Point { value: v, load } if *v == value && same(&program.loads[*load as usize])),
+            |s| matches!(s, Step::Point { value: v, load, .. } if *v == value && same(&program.loads[*load as usize])),
         )
     };
     step.uses().into_iter().any(pointed)

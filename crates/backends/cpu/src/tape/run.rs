@@ -6,7 +6,7 @@
 use super::Mode;
 use super::domain::{Domain, Index, MOST_AXES};
 use super::reduce::{LANES, SEGMENT};
-use super::step::{Accumulator, Program, Step, Value};
+use super::step::{Accumulator, Place, Program, Step, Sum, Value};
 use super::walk;
 use std::ops::Range;
 
@@ -168,35 +168,38 @@ impl<'a> Run<'a> {
     ) {
         let program = self.program;
         let terms = self.domain.terms();
-        let column = self.domain.mode == Mode::Column;
+        let accumulators = &program.accumulators[accumulators];
         let reduced = self.domain.parallel..self.domain.extents.len();
-        if column && terms > 0 {
+        if self.domain.mode == Mode::Column && terms > 0 {
             self.domain.unflatten(&mut self.index, reduced.clone(), segments.start * SEGMENT);
         }
         for segment in segments.clone() {
             let range = segment * SEGMENT..terms.min((segment + 1) * SEGMENT);
             // SAFETY: the caller's promise is handed down; accumulators have their places in scratch.
             unsafe {
-                for a in &program.accumulators[accumulators.clone()] {
-                    self.clear(a, range.len());
-                }
-                if column {
-                    for term in range.clone() {
-                        self.term = term;
+                match self.domain.mode {
+                    Mode::Row => {
+                        (self.v, self.n) = (range.start, range.len());
                         self.steps(&program.terms[pass]);
-                        self.domain.advance(&mut self.index, reduced.clone());
                     }
-                } else {
-                    let mut v = range.start;
-                    while v < range.end {
-                        self.v = v;
-                        self.n = program.block.min(range.end - v);
-                        self.steps(&program.terms[pass]);
-                        v += self.n;
+                    Mode::Column => {
+                        for a in accumulators {
+                            self.clear(a, range.len());
+                        }
+                        match program.sums[pass] {
+                            Some(ref sum) => self.sum(sum, &range),
+                            None => {
+                                for term in range.clone() {
+                                    self.term = term;
+                                    self.steps(&program.terms[pass]);
+                                    self.domain.advance(&mut self.index, reduced.clone());
+                                }
+                            }
+                        }
                     }
                 }
-                for a in &program.accumulators[accumulators.clone()] {
-                    let result = self.halve(a, range.len());
+                for a in accumulators {
+                    let result = self.segment_result(a, range.len());
                     let n = self.width(a);
                     match partials {
                         Some(points) => {
@@ -207,6 +210,19 @@ impl<'a> Run<'a> {
                     }
                 }
             }
+        }
+    }
+
+    /// A segment of a pass that only adds up a load, in column mode.
+    unsafe fn sum(&mut self, sum: &Sum, terms: &Range<usize>) {
+        let a = &self.program.accumulators[sum.accumulator as usize];
+        self.index[sum.axis] = 0;
+        let from = self.address(&sum.place);
+        let n = self.width(a);
+        for term in terms.clone() {
+            let x = from.wrapping_offset(sum.stride * term as isize);
+            // SAFETY: the elements exist by the kernel's own promise; the lanes are in scratch.
+            unsafe { (a.reducer.fold)(self.lane(a, term % LANES), x, x, x, n) };
         }
     }
 
@@ -230,6 +246,7 @@ impl<'a> Run<'a> {
         unsafe {
             let total = self.scratch.add(a.total);
             match first {
+                true if n == 1 => super::instr::copy::repeat(a.size, total, from, 1),
                 true => std::ptr::copy_nonoverlapping(from, total, n * a.size),
                 false => (a.reducer.fold)(total, from, from, from, n),
             }
@@ -245,59 +262,46 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Where lane `lane` lies.
+    /// Where lane `lane` lies, in column mode.
     fn lane(&self, a: &Accumulator, lane: usize) -> *mut u8 {
-        let elements = if self.domain.mode == Mode::Row { 1 } else { self.program.block };
         // SAFETY: an accumulator has LANES lanes.
-        unsafe { self.scratch.add(a.lanes + lane * elements * a.size) }
+        unsafe { self.scratch.add(a.lanes + lane * self.program.block * a.size) }
     }
 
     /// The identity in the lanes that a segment of `terms` will use.
     unsafe fn clear(&self, a: &Accumulator, terms: usize) {
-        // SAFETY: the lanes are there.
-        unsafe {
-            let first = self.lane(a, 0);
-            match self.domain.mode {
-                Mode::Row => (a.reducer.clear)(first, first, first, first, LANES),
-                Mode::Column => {
-                    for lane in 0..terms.clamp(1, LANES) {
-                        let d = self.lane(a, lane);
-                        (a.reducer.clear)(d, d, d, d, self.width(a));
-                    }
-                }
-            }
+        for lane in 0..terms.clamp(1, LANES) {
+            let d = self.lane(a, lane);
+            // SAFETY: the lanes are there.
+            unsafe { (a.reducer.clear)(d, d, d, d, self.width(a)) };
         }
     }
 
-    /// Combines the lanes by halves; lanes that got no term are the identity and are left out.
-    unsafe fn halve(&self, a: &Accumulator, terms: usize) -> *const u8 {
+    /// The result of a segment: in column mode, of its lanes, combined by halves; those that got no term are the
+    /// identity and are left out. In row mode it has been computed as one instruction.
+    unsafe fn segment_result(&self, a: &Accumulator, terms: usize) -> *const u8 {
         let first = self.lane(a, 0);
-        // SAFETY: the lanes are there, each apart from the others.
-        unsafe {
-            if self.domain.mode == Mode::Row {
-                (a.reducer.halve)(first, first, first, first, LANES);
-                return first;
+        if self.domain.mode == Mode::Row {
+            return first;
+        }
+        let n = self.width(a);
+        let (mut used, mut h) = (terms.clamp(1, LANES), LANES / 2);
+        while h > 0 {
+            for k in 0..used.saturating_sub(h) {
+                let upper = self.lane(a, k + h);
+                // SAFETY: the lanes are there, each apart from the others.
+                unsafe { (a.reducer.fold)(self.lane(a, k), upper, upper, upper, n) };
             }
-            let n = self.width(a);
-            let (mut used, mut h) = (terms.clamp(1, LANES), LANES / 2);
-            while h > 0 {
-                for k in 0..used.saturating_sub(h) {
-                    let upper = self.lane(a, k + h);
-                    (a.reducer.fold)(self.lane(a, k), upper, upper, upper, n);
-                }
-                used = used.min(h);
-                h /= 2;
-            }
+            used = used.min(h);
+            h /= 2;
         }
         first
     }
 
-    /// The address of a store's first element in this block.
-    #[inline]
-    fn address(&self, target: &walk::Target) -> *mut u8 {
-        let element = target.place.base(&self.index) + self.v as i64;
-        // SAFETY: the element exists: the block's first, of a target whose elements are adjacent.
-        unsafe { self.buffers[target.buffer.index()].offset(element as isize * target.size as isize) }
+    /// The address of a block's first element in its buffer.
+    #[inline(always)]
+    fn address(&self, place: &Place) -> *mut u8 {
+        self.buffers[place.buffer as usize].wrapping_offset(place.at(&self.index, self.v))
     }
 
     /// Carries out a section for the current block.
@@ -313,34 +317,42 @@ impl<'a> Run<'a> {
                         let [a, b, c] = args.map(|arg| self.at(arg));
                         f(self.at(*value), a, b, c, count(*scalar));
                     }
-                    Step::Point { value, load } => {
-                        let load = &program.loads[*load as usize];
-                        // The step is 1, or 0 for a scalar.
-                        let along = load.place.step.unwrap_or(0) * self.v as i64;
-                        let element = load.place.base(&self.index) + along;
-                        let buffer = self.buffers[load.buffer.index()];
-                        self.point(*value, buffer.offset(element as isize * load.size as isize));
+                    Step::Point { value, place, .. } => {
+                        self.point(*value, self.address(place));
                     }
-                    Step::ApplyOut { f, value, args, target, spare } => {
-                        let target = &program.targets[*target as usize];
-                        let to = self.address(target);
+                    Step::ApplyOut { f, value, args, place, size, spare, .. } => {
+                        let to = self.address(place);
                         let [a, b, c] = args.map(|arg| self.at(arg));
                         // Generous: 8 bytes an element.
                         let near = |p: *mut u8| p.addr().abs_diff(to.addr()) < n * 8;
                         if near(a) || near(b) || near(c) {
                             let spare = self.scratch.add(*spare);
                             f(spare, a, b, c, n);
-                            std::ptr::copy_nonoverlapping(spare, to, n * target.size);
+                            std::ptr::copy_nonoverlapping(spare, to, n * size);
                         } else {
                             f(to, a, b, c, n);
                         }
                         self.point(*value, to);
                     }
+                    Step::Recur { value, area, period, size } => {
+                        self.point(*value, self.scratch.add(area + self.v % period * size));
+                    }
+                    Step::Pattern { load, area, period, length } => {
+                        let load = &program.loads[*load as usize];
+                        let (from, to) = (self.buffers[load.buffer.index()], self.scratch.add(*area));
+                        load.gather(self.domain, &self.index, 0, *period, from, to);
+                        let mut done = *period;
+                        while done < *length {
+                            let more = done.min(length - done);
+                            std::ptr::copy_nonoverlapping(to, to.add(done * load.size), more * load.size);
+                            done += more;
+                        }
+                    }
                     Step::Reduce { accumulator, value } => {
                         let a = &program.accumulators[*accumulator as usize];
                         let x = self.at(*value);
                         match self.domain.mode {
-                            Mode::Row => (a.reducer.terms)(self.lane(a, 0), x, x, x, n),
+                            Mode::Row => (a.reducer.segment)(self.lane(a, 0), x, x, x, n),
                             Mode::Column => {
                                 (a.reducer.fold)(self.lane(a, self.term % LANES), x, x, x, self.width(a));
                             }

@@ -3,11 +3,12 @@
 //! A value is a pointer in the run's table: to a literal, to a scalar slot or a register in scratch, or to memory (a
 //! buffer, or the area of kept values) that a step points it at for each block. So an instruction never asks which.
 
-use super::domain::Line;
+use super::domain::{Index, Line};
 use super::instr::Block;
 use super::instr::random::Random;
 use super::reduce::Reducer;
 use super::walk::{Load, Target};
+use onestep_passes::schedule::BufferId;
 
 /// A value, by its place in the pointer table.
 pub type Value = u32;
@@ -16,7 +17,11 @@ pub type Value = u32;
 #[derive(Clone, Debug)]
 pub enum Step {
     /// Points a value at the load's elements in its buffer.
-    Point { value: Value, load: u32 },
+    Point { value: Value, place: Place, load: u32 },
+    /// Fills an area with a load that repeats along the vectorised axes, and so a block from any place in the period.
+    Pattern { load: u32, area: usize, period: usize, length: usize },
+    /// Points a value into a pattern.
+    Recur { value: Value, area: usize, period: usize, size: usize },
     /// Copies the load's elements into a value.
     Gather { value: Value, load: u32, scalar: bool },
     /// The values of an affine index, as i64.
@@ -29,7 +34,7 @@ pub enum Step {
     Apply { f: Block, value: Value, args: [Value; 3], scalar: bool },
     /// An instruction whose result goes straight to a buffer, or by way of the spare register (an offset in scratch)
     /// where an operand is that very memory.
-    ApplyOut { f: Block, value: Value, args: [Value; 3], target: u32, spare: usize },
+    ApplyOut { f: Block, value: Value, args: [Value; 3], place: Place, size: usize, spare: usize },
     /// Random bits of scalar key words and step.
     Random {
         f: Random,
@@ -52,7 +57,8 @@ impl Step {
     /// The values that it reads.
     pub fn uses(&self) -> Vec<Value> {
         match self {
-            Step::Point { .. } | Step::Gather { .. } | Step::Index { .. } | Step::Keep { .. } => vec![],
+            Step::Point { .. } | Step::Pattern { .. } | Step::Recur { .. } => vec![],
+            Step::Gather { .. } | Step::Index { .. } | Step::Keep { .. } => vec![],
             Step::Copy { from, .. } => vec![*from],
             Step::Apply { args, .. } | Step::ApplyOut { args, .. } => args.to_vec(),
             Step::Random { key, counter, index, .. } | Step::RandomEach { key, counter, index, .. } => {
@@ -77,6 +83,40 @@ impl Step {
     }
 }
 
+/// Where a block begins in a buffer, in bytes: a line whose elements are adjacent, or one and the same.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub buffer: u32,
+    pub offset: isize,
+    /// Bytes from each element of the vectorised axes to the next.
+    pub step: isize,
+    /// Coefficients of the other axes, in bytes.
+    pub outer: Box<[(u32, isize)]>,
+}
+
+impl Place {
+    /// Of a line with a step.
+    pub fn new(buffer: BufferId, line: &Line, size: usize) -> Place {
+        let bytes = |elements: i64| elements as isize * size as isize;
+        Place {
+            buffer: buffer.0,
+            offset: bytes(line.offset),
+            step: bytes(line.step.unwrap_or(0)),
+            outer: line.outer.iter().map(|&(axis, c)| (axis as u32, bytes(c))).collect(),
+        }
+    }
+
+    /// The offset of element `v` of the vectorised axes.
+    #[inline(always)]
+    pub fn at(&self, index: &Index, v: usize) -> isize {
+        let mut sum = self.offset + self.step * v as isize;
+        for &(axis, c) in &*self.outer {
+            sum += c * index[axis as usize] as isize;
+        }
+        sum
+    }
+}
+
 /// A reduction in progress.
 #[derive(Clone)]
 pub struct Accumulator {
@@ -94,6 +134,16 @@ pub struct Accumulator {
     pub scalar: bool,
 }
 
+/// A pass of column mode that reduces a load as it is, over one axis.
+pub struct Sum {
+    pub accumulator: u32,
+    pub place: Place,
+    /// The reduced axis.
+    pub axis: usize,
+    /// Bytes from term to term.
+    pub stride: isize,
+}
+
 /// A compiled body.
 #[derive(Default)]
 pub struct Program {
@@ -105,6 +155,8 @@ pub struct Program {
     pub rows: Vec<Vec<Step>>,
     /// By pass: for each block of a row, or each term of a block of rows.
     pub terms: Vec<Vec<Step>>,
+    /// By pass, whether it is a plain sum (or maximum …) over a load.
+    pub sums: Vec<Option<Sum>>,
     /// The accumulators of each pass: a range of `accumulators`.
     pub pass_accumulators: Vec<std::ops::Range<usize>>,
     /// Stores of row values, at the end of each row or block of rows.

@@ -47,6 +47,10 @@ pub struct Target {
 /// Calls `run(start, n, i)` for each run of elements `v..v + n` of the vectorised axes: the run begins `start` elements
 /// into the block, has `n`, and its first element has index `i` on the vectorised axes.
 fn runs(domain: &Domain, v: usize, n: usize, mut run: impl FnMut(usize, usize, &[usize])) {
+    // A row of no terms still takes its (empty) steps; its extents may be 0.
+    if n == 0 {
+        return;
+    }
     let extents = domain.vector_extents();
     let mut index = [0; super::domain::MOST_AXES];
     let rank = extents.len();
@@ -130,6 +134,23 @@ impl Load {
                 copy::repeat(self.size, to.add(inside.1 * self.size), fill, length - inside.1);
             }
         });
+    }
+
+    /// The number of elements after which a block of the vectorised axes repeats: those of the innermost axes on which
+    /// it lies dense, when it does not depend on the others of the group.
+    pub fn period(&self, domain: &Domain) -> Option<usize> {
+        if !self.bounds.is_empty()
+            || self.place.step.is_some()
+            || self.place.axes & domain.reduced_axes() != 0
+        {
+            return None;
+        }
+        let mut period = 1;
+        let mut axes = self.place.vector.iter().zip(domain.vector_extents()).rev().peekable();
+        while let Some((_, &n)) = axes.next_if(|&(&c, _)| c == period as i64) {
+            period *= n;
+        }
+        axes.all(|(&c, _)| c == 0).then_some(period)
     }
 
     /// The part of a run in which every index lies in its range, and whether a step is left to test there.

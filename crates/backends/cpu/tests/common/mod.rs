@@ -4,8 +4,12 @@
 use onestep_cpu::CpuProgram;
 use onestep_cpu::library::gemm::Isa;
 use onestep_cpu::pool::Pool;
+use onestep_ir::ops::{BinaryKind, UnaryKind};
 use onestep_ir::{Array, DType};
-use onestep_passes::schedule::{Buffer, BufferId, BufferKind, Kernel, Schedule, View};
+use onestep_passes::schedule::{
+    Access, Affine, Buffer, BufferId, BufferKind, Expr, ExprId, Kernel, LoopKernel, Schedule, Store,
+    TypedExpr, View,
+};
 
 /// A schedule under construction, with the inputs' values.
 #[derive(Default)]
@@ -97,4 +101,21 @@ pub fn noise(seed: u64, n: usize) -> Vec<f64> {
 
 pub fn random(dtype: DType, shape: &[usize], seed: u64) -> Array {
     Array::from_f64(dtype, shape, &noise(seed, shape.iter().product())).unwrap()
+}
+
+/// `store = tanh(out + bias[column])`, over `[rows, n]`.
+pub fn bias_tanh(rows: usize, n: usize, case: &mut Case, out: BufferId) -> LoopKernel {
+    let bias = case.input(random(DType::F32, &[n], 3));
+    let result = case.temp(DType::F32, &[rows, n]);
+    let at = |buffer, row: i64| Access { buffer, place: Affine { offset: 0, coefs: vec![row, 1] } };
+    let load = |buffer, row| Expr::Load { access: at(buffer, row), bounds: vec![], fill: 0 };
+    let body = [
+        load(out, n as i64),
+        load(bias, 0),
+        Expr::Binary(BinaryKind::Add, ExprId(0), ExprId(1)),
+        Expr::Unary(UnaryKind::Tanh, ExprId(2)),
+    ];
+    let body = body.into_iter().map(|expr| TypedExpr { dtype: DType::F32, expr }).collect();
+    let stores = vec![Store { value: ExprId(3), access: at(result, n as i64) }];
+    LoopKernel { extents: vec![rows, n], parallel: 2, body, stores }
 }

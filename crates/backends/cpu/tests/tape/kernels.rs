@@ -18,7 +18,7 @@ fn check(b: &Builder, relative: f64, floor: f64) {
     for mode in [None, Some(Mode::Row), Some(Mode::Column)] {
         for isa in [None, Some(Isa::Portable)] {
             for (pool, shuffle) in [(&one, 0), (&two, 3)] {
-                let tape = b.tape(Options { isa, mode, block: None });
+                let tape = b.tape(Options { isa, mode, ..Options::default() });
                 let mut memory = start.clone();
                 run(&tape, &mut memory, &BTreeMap::new(), pool, shuffle);
                 results.push(memory);
@@ -184,7 +184,7 @@ fn swap_in_place() {
 #[test]
 fn sums_of_every_length() {
     for n in [0, 1, 15, 16, 17, 100, 511, 512, 513, 2000, 8192, 8193] {
-        for rows in [1, 3, 130] {
+        for rows in [1, 3, 130].into_iter().filter(|rows| rows * n < 30_000) {
             for transposed in [false, true] {
                 for kind in [ReduceKind::Sum, ReduceKind::Max] {
                     let mut b = Builder::new(&[rows, n], 1);
@@ -202,7 +202,7 @@ fn sums_of_every_length() {
 #[test]
 fn long_sums_are_split() {
     for (rows, n, transposed) in
-        [(1, 300_000, false), (2, 100_001, false), (40, 20_000, true), (1, 90_000, true)]
+        [(1, 150_000, false), (2, 80_001, false), (40, 4000, true), (1, 90_000, true)]
     {
         for dtype in [F32, I32, DType::BF16] {
             let mut b = Builder::new(&[rows, n], 1);
@@ -214,6 +214,7 @@ fn long_sums_are_split() {
             b.store(y, false);
             let tape = b.tape(Options::default());
             assert!(tape.phases() == 2 && tape.chunks(0) > 4, "{rows} {n} {}", tape.chunks(0));
+            assert_eq!(b.tape(Options { whole_rows: true, ..Options::default() }).phases(), 1);
             check(&b, if dtype == F32 { 1e-5 } else { 2e-2 }, n as f64 * 0.01);
         }
     }

@@ -61,7 +61,7 @@ impl Isa {
     }
 }
 
-/// Elements of scratch that [`gemm`] needs for up to `m` rows and a depth of `k`: packed rows of the left factor, and a
+/// Elements of scratch that [`Gemm::run`] needs for up to `m` rows and a depth of `k`: packed rows of the left factor, and a
 /// panel of the right one.
 pub fn scratch_elements(m: usize, k: usize) -> usize {
     (panel_rows(m.min(ROWS)) + WIDEST) * k.min(DEPTH)

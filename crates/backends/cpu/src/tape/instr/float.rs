@@ -1,6 +1,6 @@
 //! Elementwise functions of f32 and f64, by the module [`math`](crate::math).
 
-use super::{Arg, Block, Isa, Lane, instantiate, one, two};
+use super::{Block, Isa, Lane, instantiate, one, two};
 use crate::math::{double, single};
 use onestep_ir::ops::{BinaryKind, CompareKind, UnaryKind};
 
@@ -110,44 +110,5 @@ impl<const COSINE: bool> Lane for Trigonometric<COSINE> {
                 d[i] = if COSINE { single::cos_near(a[i]) } else { single::sin_near(a[i]) };
             }
         }
-    }
-}
-
-/// `a · b + c` and `a · b − c`, two roundings each: the two instructions in one, for the common pair. Operands are
-/// scalars by their flags.
-struct MulThen<const SUB: bool, const A: bool, const B: bool, const C: bool>;
-
-impl<const SUB: bool, const A: bool, const B: bool, const C: bool> Lane for MulThen<SUB, A, B, C> {
-    #[inline(always)]
-    unsafe fn run(d: *mut u8, a: *const u8, b: *const u8, c: *const u8, n: usize) {
-        // SAFETY: the caller gives `n` elements of the destination, disjoint from the operands.
-        let d = unsafe { std::slice::from_raw_parts_mut(d.cast::<f32>(), n) };
-        // SAFETY: and `n` of each block, one of each scalar.
-        let (a, b, c) =
-            unsafe { (Arg::<f32, A>::new(a, n), Arg::<f32, B>::new(b, n), Arg::<f32, C>::new(c, n)) };
-        for i in 0..n {
-            let product = a.at(i) * b.at(i);
-            d[i] = if SUB { product - c.at(i) } else { product + c.at(i) };
-        }
-    }
-}
-
-/// The instruction of [`MulThen`]; a scalar factor stands first.
-pub fn multiply_then(subtract: bool, scalar: [bool; 3], isa: Isa) -> Block {
-    macro_rules! pick {
-        ($($sub:literal $a:literal $b:literal $c:literal;)*) => {
-            match (subtract, scalar) {
-                $(($sub, [$a, $b, $c]) => instantiate::<MulThen<$sub, $a, $b, $c>>(isa),)*
-                // All scalars: blocks of one.
-                (true, _) => instantiate::<MulThen<true, false, false, false>>(isa),
-                (false, _) => instantiate::<MulThen<false, false, false, false>>(isa),
-            }
-        };
-    }
-    pick! {
-        false true false false; false true false true; false false false true; false false true false;
-        false false true true; false true true false;
-        true true false false; true true false true; true false false true; true false true false;
-        true false true true; true true true false;
     }
 }

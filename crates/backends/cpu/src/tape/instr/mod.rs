@@ -9,6 +9,7 @@ pub mod convert;
 pub mod copy;
 pub mod elementwise;
 pub mod float;
+pub mod joined;
 pub mod random;
 
 use std::marker::PhantomData;

@@ -1,0 +1,110 @@
+//! Functions of one element, and casts.
+
+use super::Entry;
+use super::helpers::{clamped, like, one};
+use onestep_ir::DType;
+use std::f64::consts::{FRAC_1_SQRT_2, LN_2, LN_10, PI};
+
+pub const TABLE: &[Entry] = &[
+    (
+        "clone contiguous conj conj_physical resolve_conj resolve_neg positive real alias_copy",
+        |c| one(c.x()?),
+    ),
+    ("abs", |c| one(c.x()?.abs())),
+    ("neg", |c| one(-c.x()?)),
+    ("sign sgn", |c| one(c.x()?.sign())),
+    ("exp", |c| one(c.x()?.exp())),
+    ("exp2", |c| one((c.x()? * LN_2).exp())),
+    ("expm1", |c| one(c.x()?.exp_m1())),
+    ("log", |c| one(c.x()?.log())),
+    ("log2", |c| one(c.x()?.log() / LN_2)),
+    ("log10", |c| one(c.x()?.log() / LN_10)),
+    ("log1p", |c| one(c.x()?.log_1p())),
+    ("sqrt", |c| one(c.x()?.sqrt())),
+    ("rsqrt", |c| one(c.x()?.rsqrt())),
+    ("square", |c| one(c.x()?.square())),
+    ("reciprocal", |c| one(c.x()?.reciprocal())),
+    ("sin", |c| one(c.x()?.sin())),
+    ("cos", |c| one(c.x()?.cos())),
+    ("tan", |c| one(c.x()?.sin() / c.x()?.cos())),
+    ("sinh", |c| one((c.x()?.exp_m1() - (-c.x()?).exp_m1()) * 0.5)),
+    ("cosh", |c| one((c.x()?.exp() + (-c.x()?).exp()) * 0.5)),
+    ("tanh", |c| one(c.x()?.tanh())),
+    ("asinh", |c| {
+        let size = c.x()?.abs();
+        let square = size.square();
+        one(c.x()?.sign() * (size + square / ((square + 1.0).sqrt() + 1.0)).log_1p())
+    }),
+    ("acosh", |c| {
+        let above = c.x()? - 1.0;
+        one((above + (above * (above + 2.0)).sqrt()).log_1p())
+    }),
+    ("atanh", |c| one((c.x()?.log_1p() - (-c.x()?).log_1p()) * 0.5)),
+    ("erf", |c| one(c.x()?.erf())),
+    ("erfc", |c| one(1.0 - c.x()?.erf())),
+    ("special.ndtr", |c| one(((c.x()? * FRAC_1_SQRT_2).erf() + 1.0) * 0.5)),
+    ("sigmoid", |c| one(c.x()?.sigmoid())),
+    ("floor", |c| one(c.x()?.floor())),
+    ("ceil", |c| one(c.x()?.ceil())),
+    ("trunc", |c| one(c.x()?.trunc())),
+    ("frac", |c| one(c.x()? - c.x()?.trunc())),
+    ("round", |c| {
+        let scale = 10f64.powi(c.int_or(1, "decimals", 0)?.unsigned_abs() as i32);
+        one(match c.int_or(1, "decimals", 0)? {
+            d if d < 0 => (c.x()? / scale).round() * scale,
+            _ => (c.x()? * scale).round() / scale,
+        })
+    }),
+    ("deg2rad", |c| one(c.x()? * (PI / 180.0))),
+    ("rad2deg", |c| one(c.x()? * (180.0 / PI))),
+    ("angle", |c| {
+        let x = c.x()?;
+        let turned = x.less(0.0).select(like(x, PI), like(x, 0.0));
+        one(x.is_nan().select(x, turned))
+    }),
+    ("logit", |c| {
+        let x = c.x()?;
+        let x = match c.maybe_number(1, "eps")? {
+            Some(eps) => {
+                let low = x.less(eps);
+                low.select(like(x, eps), x.greater(1.0 - eps).select(like(x, 1.0 - eps), x))
+            }
+            None => x,
+        };
+        one((x / (1.0 - x)).log())
+    }),
+    ("nan_to_num", |c| {
+        let x = c.x()?;
+        let top = if x.dtype() == DType::F64 { f64::MAX } else { f32::MAX as f64 };
+        let finite = clamped(x, c.number_or(3, "neginf", -top)?, c.number_or(2, "posinf", top)?);
+        one(x.is_nan().select(like(x, c.number_or(1, "nan", 0.0)?), finite))
+    }),
+    ("sinc", |c| {
+        let x = c.x()?;
+        let zero = x.equals(0.0);
+        let turn = zero.select(like(x, 1.0), x) * PI;
+        one(zero.select(like(x, 1.0), turn.sin() / turn))
+    }),
+    ("special.entr", |c| {
+        let x = c.x()?;
+        let positive = x.greater(0.0);
+        let safe = positive.select(x, like(x, 1.0));
+        let edge = x.less(0.0).select(like(x, f64::NEG_INFINITY), like(x, 0.0));
+        let entropy = positive.select(-(safe * safe.log()), edge);
+        one(x.is_nan().select(x, entropy))
+    }),
+    ("isfinite", |c| one(c.x()?.is_finite())),
+    ("isnan", |c| one(c.x()?.is_nan())),
+    ("isinf", |c| one(c.x()?.abs().equals(f64::INFINITY))),
+    ("isposinf", |c| one(c.x()?.equals(f64::INFINITY))),
+    ("isneginf", |c| one(c.x()?.equals(f64::NEG_INFINITY))),
+    ("isreal", |c| one(c.g.full(DType::Bool, c.x()?.shape(), 1.0))),
+    ("logical_not", |c| one(c.x()?.equals(0.0))),
+    ("bfloat16", |c| one(c.x()?.cast(DType::BF16))),
+    ("half", |c| one(c.x()?.cast(DType::F16))),
+    ("float", |c| one(c.x()?.cast(DType::F32))),
+    ("double", |c| one(c.x()?.cast(DType::F64))),
+    ("int", |c| one(c.x()?.cast(DType::I32))),
+    ("long", |c| one(c.x()?.cast(DType::I64))),
+    ("bool", |c| one(c.x()?.cast(DType::Bool))),
+];
