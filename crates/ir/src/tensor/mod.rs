@@ -10,6 +10,7 @@ use crate::ops::{
 use crate::{DType, Dim, GraphBuilder, Mistake, Shape, Type, ValueId};
 
 mod nn_methods;
+mod norm_methods;
 mod reduce_methods;
 mod shape_methods;
 mod spatial_methods;
