@@ -9,6 +9,7 @@ use crate::{
 use onestep_ir::inline_calls;
 use onestep_ir::rewrite::eliminate_dead;
 use onestep_ir::{Graph, Loc};
+use std::time::{Duration, Instant};
 
 /// Options of the pipeline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,6 +44,8 @@ pub struct Compiled {
     /// With [`Options::dump`]: for each graph in `dumps`, in order, where the user wrote what each line of it says. The
     /// schedule and the plan, which come after the graphs, have none.
     pub sources: Vec<Vec<Option<Loc>>>,
+    /// How long each pass took, by its name, in order.
+    pub times: Vec<(&'static str, Duration)>,
 }
 
 /// A pass from graph to graph.
@@ -63,8 +66,11 @@ pub fn compile(graph: &Graph, target: &dyn Target, options: &Options) -> Result<
         ("simplify-3", &|g| Ok(simplify::simplify(g)?)),
         ("dead-2", &|g| Ok(eliminate_dead(g))),
     ];
-    let mut dumps = vec![];
+    let (mut dumps, mut times) = (vec![], vec![]);
+    let mut start = Instant::now();
     let mut keep = |name, text: &dyn Fn() -> String| {
+        let now = Instant::now();
+        times.push((name, now - std::mem::replace(&mut start, now)));
         if options.dump {
             dumps.push((name, text()));
         }
@@ -98,7 +104,7 @@ pub fn compile(graph: &Graph, target: &dyn Target, options: &Options) -> Result<
     let plan_options = PlanOptions { alignment: target.alignment(), ..options.plan };
     let plan = plan::plan(&schedule, &plan_options).map_err(|e| with_line(e, &g))?;
     keep("plan", &|| plan::PlanOf(&schedule, &plan).to_string());
-    Ok(Compiled { graph: g, schedule, plan, sites, dumps, sources })
+    Ok(Compiled { graph: g, schedule, plan, sites, dumps, sources, times })
 }
 
 /// The error with the user's line of the value that it names, if there is one. A buffer is named `%12 mul`.

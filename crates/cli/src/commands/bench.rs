@@ -1,7 +1,7 @@
 //! `onestep bench`: the time of the steady training step.
 
 use super::args::{Bench, BenchArgs};
-use super::models::{GptShape, gpt_graph, mlp_graph};
+use super::models::{GptShape, cnn_graph, cnn_training_flops, gpt_graph, mlp_graph};
 use super::{CommandError, device, print, profile, quantile};
 use onestep::ir::random;
 use onestep::nn::GptInit;
@@ -50,6 +50,14 @@ pub fn bench(args: &BenchArgs) -> Result<(), CommandError> {
             let (a, b) = (2.0 * (batch * 784 * 256) as f64, 2.0 * (batch * 256 * 10) as f64);
             ("mlp", batch, 2.0 * a + 3.0 * b, step, inputs)
         }
+        Bench::Cnn => {
+            let batch = args.batch.unwrap_or(64) as usize;
+            let rule = Sgd::new(0.01).momentum(0.9);
+            let step = TrainingStep::new(cnn_graph(28, batch)?).optimizer(rule).compile(&device)?;
+            let x: Vec<f32> = numbers(batch * 784, "x").map(|u| (u * 2.0 - 1.0) as f32).collect();
+            let inputs = [Array::new(&[batch, 784], &x)?, integers(&[batch], 10, "y")?];
+            ("cnn", batch, cnn_training_flops(28, batch), step, inputs)
+        }
         Bench::GptMini => {
             let batch = args.batch.unwrap_or(8) as usize;
             let shape = GptShape::default();
@@ -93,26 +101,32 @@ pub fn bench(args: &BenchArgs) -> Result<(), CommandError> {
         loss_first,
         loss_last,
     };
+    let mut text = String::new();
     if !args.json {
-        println!("{name}, batch {batch}, {} threads: {} steps", figures.threads, figures.steps);
-        println!("  step       {:.3} ms  (p10 {:.3}, p90 {:.3})", ms_median, figures.ms_p10, figures.ms_p90);
-        println!("  rate       {:.1} GFLOP/s", figures.gflops);
-        println!("  first call {first_ms:.0} ms, compilation included");
-        println!("  memory     {:.1} MB peak", figures.rss_bytes as f64 / 1e6);
+        let rss = figures.rss_bytes as f64 / 1e6;
+        text += &format!(
+            "{name}, batch {batch}, {} threads: {} steps\n\
+            \x20 step       {ms_median:.3} ms  (p10 {:.3}, p90 {:.3})\n\
+            \x20 rate       {:.1} GFLOP/s\n\
+            \x20 first call {first_ms:.0} ms, compilation included\n\
+            \x20 memory     {rss:.1} MB peak\n",
+            figures.threads, figures.steps, figures.ms_p10, figures.ms_p90, figures.gflops
+        );
     }
     if args.profile || args.trace.is_some() {
         let spans = profile::measure(&mut step, &mut state, &inputs, times.len().clamp(5, 200))?;
         if let Some(path) = &args.trace {
             profile::write_trace(path, name, &device, &spans)?;
         }
-        if args.profile && !args.json {
-            print(&profile::table(&spans))?;
+        if args.profile {
+            text += &profile::table(&spans);
         }
     }
     if args.json {
-        println!("{}", serde_json::to_string(&figures).map_err(std::io::Error::from)?);
+        text += &serde_json::to_string(&figures).map_err(std::io::Error::from)?;
+        text.push('\n');
     }
-    Ok(())
+    print(&text)
 }
 
 /// The most memory that this process has held, in bytes, where the system says so.

@@ -294,7 +294,7 @@ fn reason(
         if !exact || !covers {
             return Reason::NotCovered;
         }
-        if others.iter().any(|&o| clusters.leads_to(o, id)) {
+        if clusters.leads_to(others, id) {
             return Reason::Cycle;
         }
     }

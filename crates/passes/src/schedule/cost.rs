@@ -58,7 +58,7 @@ impl Kernel {
             }
             Kernel::Library(l) => {
                 l.operands.iter().for_each(|v| view(v, &mut touched));
-                l.flops()
+                l.flops(schedule)
             }
         };
         let element = |b: &BufferId| schedule.buffer(*b).dtype.size() as u64;
@@ -117,7 +117,7 @@ impl LoopKernel {
 }
 
 impl LibraryKernel {
-    fn flops(&self) -> u64 {
+    fn flops(&self, schedule: &Schedule) -> u64 {
         let elements = |n: usize| self.operands.get(n).map_or(0, |v| product(v.shape.iter().copied()));
         // Pairs of a query and a key, each with `q` products over the head's size and `v` over the values' size.
         let attention = |layout: AttentionLayout, of_q: u64, of_v: u64| {
@@ -130,7 +130,18 @@ impl LibraryKernel {
             let terms = of_q.saturating_mul(d as u64).saturating_add(of_v.saturating_mul(values as u64));
             product([2, b, h, t, s]).saturating_mul(terms)
         };
+        // For each element of the output, the elements of the kernel that it sees.
+        let convolution = |outputs: &[usize], weight: &[usize]| {
+            let seen = product(weight.iter().skip(1).copied());
+            product([2].into_iter().chain(outputs.iter().copied())).saturating_mul(seen)
+        };
+        let shape = |n: usize| self.operands.get(n).map_or(&[][..], |v| &v.shape);
+        let result = self.results.first().map_or(&[][..], |b| &schedule.buffer(*b).shape);
         match &self.op {
+            Op::Convolution(_) => convolution(result, shape(1)),
+            Op::ConvolutionInputGrad(_) => convolution(shape(0), shape(1)),
+            Op::ConvolutionWeightGrad(_) => convolution(shape(1), result),
+            Op::MaxPool(_) => elements(0),
             Op::Attention(a) => attention(a.layout, 1, 1),
             Op::AttentionGrad(a) => attention(a.layout, 3, 2),
             Op::ScatterAdd(_) | Op::ScatterAddAlong(_) => elements(2),
