@@ -64,7 +64,7 @@ pub(crate) fn rule(op: &Op) -> Rule<'_> {
             _ => Rule::Explicit(op),
         },
         Op::Binary(op) => match op.kind {
-            BinaryKind::And | BinaryKind::Or | BinaryKind::Xor => {
+            BinaryKind::And | BinaryKind::Or | BinaryKind::Xor | BinaryKind::Shl | BinaryKind::Shr => {
                 Rule::Ends("it takes integers and truth values")
             }
             _ => Rule::Explicit(op),

@@ -9,6 +9,7 @@ use crate::ops::{
 };
 use crate::{DType, Dim, GraphBuilder, Mistake, Shape, Type, ValueId};
 
+mod math_methods;
 mod nn_methods;
 mod reduce_methods;
 mod shape_methods;
@@ -169,6 +170,26 @@ impl<'g> Tensor<'g> {
         is_nan IsNan,
         /// Logical negation (bitwise for integers).
         not Not,
+        /// Tangent.
+        tan Tan,
+        /// Arc sine: NaN outside [−1, 1].
+        asin Asin,
+        /// Arc cosine: NaN outside [−1, 1].
+        acos Acos,
+        /// Arc tangent.
+        atan Atan,
+        /// Hyperbolic sine.
+        sinh Sinh,
+        /// Hyperbolic cosine.
+        cosh Cosh,
+        /// Inverse hyperbolic sine.
+        asinh Asinh,
+        /// Inverse hyperbolic cosine: NaN below 1.
+        acosh Acosh,
+        /// Inverse hyperbolic tangent: NaN outside [−1, 1].
+        atanh Atanh,
+        /// 1 − erf(x), accurate where that is tiny.
+        erfc Erfc,
     );
 
     binary_methods!(
@@ -194,6 +215,12 @@ impl<'g> Tensor<'g> {
         or Or,
         /// Logical (bitwise for integers) exclusive or.
         xor Xor,
+        /// The angle from −π to π of the point (`other`, `self`); its gradient is 0 at the origin.
+        atan2 Atan2,
+        /// Integers · 2ᵇ; 0 when b is negative or not below the number of bits.
+        shl Shl,
+        /// ⌊integers / 2ᵇ⌋; −1 or 0, by the sign, when b is negative or not below the number of bits.
+        shr Shr,
     );
 
     compare_methods!(

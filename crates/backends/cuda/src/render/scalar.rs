@@ -148,6 +148,16 @@ fn float_unary(kind: UnaryKind, d: DType, x: &str) -> String {
         UnaryKind::Tanh => call("tanh"),
         UnaryKind::Erf => call("erf"),
         UnaryKind::Sigmoid => format!("sigmoid_{}({x})", if double { "f64" } else { "f32" }),
+        UnaryKind::Tan
+        | UnaryKind::Asin
+        | UnaryKind::Acos
+        | UnaryKind::Atan
+        | UnaryKind::Sinh
+        | UnaryKind::Cosh
+        | UnaryKind::Asinh
+        | UnaryKind::Acosh
+        | UnaryKind::Atanh
+        | UnaryKind::Erfc => call(kind.name()),
     };
     rounded(d, text)
 }
@@ -191,6 +201,8 @@ pub fn binary(kind: BinaryKind, d: DType, a: &str, b: &str) -> String {
         BinaryKind::And => infix("&"),
         BinaryKind::Or => infix("|"),
         BinaryKind::Xor => infix("^"),
+        BinaryKind::Atan2 => call("atan2"),
+        BinaryKind::Shl | BinaryKind::Shr => format!("{}_int({a}, {b})", kind.name()),
     }
 }
 

@@ -35,7 +35,16 @@ macro_rules! integer {
                 BinaryKind::And => two!(isa, scalar, $t => $t, |x, y| x & y),
                 BinaryKind::Or => two!(isa, scalar, $t => $t, |x, y| x | y),
                 BinaryKind::Xor => two!(isa, scalar, $t => $t, |x, y| x ^ y),
-                BinaryKind::Pow => return None,
+                // A count that is negative or too large becomes a large unsigned one.
+                BinaryKind::Shl => two!(isa, scalar, $t => $t, |x, y| {
+                    let shifted = x.wrapping_shl(y as u32);
+                    if (y as u64) < <$t>::BITS as u64 { shifted } else { 0 }
+                }),
+                BinaryKind::Shr => two!(isa, scalar, $t => $t, |x, y| {
+                    let (shifted, sign) = (x.wrapping_shr(y as u32), (x >> (<$t>::BITS - 1)) >> 1);
+                    if (y as u64) < <$t>::BITS as u64 { shifted } else { sign }
+                }),
+                BinaryKind::Pow | BinaryKind::Atan2 => return None,
             })
         }
 
