@@ -72,6 +72,7 @@ fn decompositions_equal_references() {
     let want = [
         "attention",
         "attention_grad",
+        "bce_with_logits",
         "cross_entropy",
         "dropout",
         "gelu",

@@ -1,6 +1,7 @@
 //! The gradient rules, one file for each op's file, and the table that lists them.
 
 mod attention;
+mod bce_with_logits;
 mod binary;
 mod broadcast;
 mod cast;
@@ -100,6 +101,7 @@ pub(crate) fn rule(op: &Op) -> Rule<'_> {
         Op::AttentionGrad(_) => Rule::Decomposition,
         Op::Call(_) => Rule::Inline,
         Op::ArgReduce(_) => Rule::Ends("its result is an index"),
+        Op::BceWithLogits(op) => Rule::Explicit(op),
         Op::RandomBits(_) => Rule::Ends("its result is random bits"),
     }
 }

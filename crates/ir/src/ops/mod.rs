@@ -3,6 +3,7 @@
 mod arg_reduce;
 mod attention;
 mod attention_grad;
+mod bce_with_logits;
 mod binary;
 mod broadcast;
 mod call;
@@ -39,6 +40,7 @@ mod unary;
 pub use arg_reduce::{ArgKind, ArgReduce};
 pub use attention::{Attention, AttentionLayout};
 pub use attention_grad::AttentionGrad;
+pub use bce_with_logits::BceWithLogits;
 pub use binary::{Binary, BinaryKind};
 pub use broadcast::Broadcast;
 pub use call::Call;
@@ -171,4 +173,5 @@ table!(
     Attention,
     AttentionGrad,
     Call,
+    BceWithLogits,
 );

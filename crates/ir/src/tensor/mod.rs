@@ -9,11 +9,15 @@ use crate::ops::{
 };
 use crate::{DType, Dim, GraphBuilder, Mistake, Shape, Type, ValueId};
 
+mod activation_methods;
+mod loss_methods;
 mod math_methods;
 mod nn_methods;
 mod reduce_methods;
 mod shape_methods;
+mod statistics_methods;
 
+pub use loss_methods::CrossEntropyOptions;
 pub use nn_methods::AttentionOptions;
 pub use shape_methods::{concat, stack};
 

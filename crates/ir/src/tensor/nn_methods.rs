@@ -8,7 +8,7 @@ use crate::ops::{
 use crate::{DType, Dim, Shape};
 
 /// The label that [`Tensor::cross_entropy`] ignores, as PyTorch does.
-const IGNORED: i64 = -100;
+pub(super) const IGNORED: i64 = -100;
 
 /// How [`Tensor::attention`] reads its operands. The default: `[batch, heads, sequence, head size]`, not causal, scores
 /// scaled by `1/√head size`.
