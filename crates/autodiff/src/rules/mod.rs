@@ -20,6 +20,7 @@ mod mean;
 mod pad;
 mod reduce;
 mod reshape;
+mod reverse;
 mod rms_norm;
 mod scatter_add;
 mod scatter_add_along;
@@ -102,6 +103,7 @@ pub(crate) fn rule(op: &Op) -> Rule<'_> {
         Op::Call(_) => Rule::Inline,
         Op::ArgReduce(_) => Rule::Ends("its result is an index"),
         Op::BceWithLogits(op) => Rule::Explicit(op),
+        Op::Reverse(op) => Rule::Explicit(op),
         Op::RandomBits(_) => Rule::Ends("its result is random bits"),
     }
 }

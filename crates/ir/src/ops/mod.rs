@@ -27,6 +27,7 @@ mod pad;
 mod random_bits;
 mod reduce;
 mod reshape;
+mod reverse;
 mod rms_norm;
 mod scatter_add;
 mod scatter_add_along;
@@ -64,6 +65,7 @@ pub use pad::Pad;
 pub use random_bits::RandomBits;
 pub use reduce::{Reduce, ReduceKind};
 pub use reshape::Reshape;
+pub use reverse::Reverse;
 pub use rms_norm::RmsNorm;
 pub use scatter_add::ScatterAdd;
 pub use scatter_add_along::ScatterAddAlong;
@@ -174,4 +176,5 @@ table!(
     AttentionGrad,
     Call,
     BceWithLogits,
+    Reverse,
 );

@@ -10,6 +10,8 @@ use crate::ops::{
 use crate::{DType, Dim, GraphBuilder, Mistake, Shape, Type, ValueId};
 
 mod activation_methods;
+mod einsum;
+mod layout_methods;
 mod loss_methods;
 mod math_methods;
 mod nn_methods;

@@ -278,7 +278,7 @@ fn kind(graph: &Graph, target: &dyn Target, node: &Node) -> Result<Kind, Compile
     let types: Vec<Type> = node.operands.iter().map(|v| graph.ty(*v).clone()).collect();
     let kind = match &node.op {
         Op::Constant(_) | Op::Iota(_) => Kind::Leaf,
-        Op::Reshape(_) | Op::Transpose(_) | Op::Broadcast(_) | Op::Slice(_) => Kind::View,
+        Op::Reshape(_) | Op::Transpose(_) | Op::Broadcast(_) | Op::Slice(_) | Op::Reverse(_) => Kind::View,
         Op::Pad(p) if p.interior == 0 => Kind::View,
         Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select(_) | Op::Cast(_) | Op::RandomBits(_) => {
             Kind::Map
