@@ -7,6 +7,7 @@ mod broadcast;
 mod cast;
 mod concat;
 mod cross_entropy;
+mod cumulative;
 mod dropout;
 mod dynamic_slice;
 mod dynamic_update_slice;
@@ -28,6 +29,7 @@ mod select;
 mod silu;
 mod slice;
 mod softmax;
+mod sort;
 mod transpose;
 mod unary;
 
@@ -103,7 +105,9 @@ pub(crate) fn rule(op: &Op) -> Rule<'_> {
         Op::Call(_) => Rule::Inline,
         Op::ArgReduce(_) => Rule::Ends("its result is an index"),
         Op::BceWithLogits(op) => Rule::Explicit(op),
+        Op::Cumulative(op) => Rule::Explicit(op),
         Op::Reverse(op) => Rule::Explicit(op),
+        Op::Sort(op) => Rule::Explicit(op),
         Op::RandomBits(_) => Rule::Ends("its result is random bits"),
     }
 }

@@ -12,6 +12,7 @@ mod compare;
 mod concat;
 mod constant;
 mod cross_entropy;
+mod cumulative;
 mod dropout;
 mod dynamic_slice;
 mod dynamic_update_slice;
@@ -35,6 +36,7 @@ mod select;
 mod silu;
 mod slice;
 mod softmax;
+mod sort;
 mod transpose;
 mod unary;
 
@@ -50,6 +52,7 @@ pub use compare::{Compare, CompareKind};
 pub use concat::Concat;
 pub use constant::Constant;
 pub use cross_entropy::CrossEntropy;
+pub use cumulative::Cumulative;
 pub use dropout::Dropout;
 pub use dynamic_slice::DynamicSlice;
 pub use dynamic_update_slice::DynamicUpdateSlice;
@@ -73,6 +76,7 @@ pub use select::Select;
 pub use silu::Silu;
 pub use slice::Slice;
 pub use softmax::Softmax;
+pub use sort::Sort;
 pub use transpose::Transpose;
 pub use unary::{Unary, UnaryKind};
 
@@ -176,5 +180,7 @@ table!(
     AttentionGrad,
     Call,
     BceWithLogits,
+    Cumulative,
     Reverse,
+    Sort,
 );

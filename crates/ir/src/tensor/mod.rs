@@ -15,6 +15,8 @@ mod layout_methods;
 mod loss_methods;
 mod math_methods;
 mod nn_methods;
+mod order_methods;
+mod random_methods;
 mod reduce_methods;
 mod shape_methods;
 mod statistics_methods;
