@@ -27,7 +27,7 @@ SELECTED = {
         deg2rad erf erfc exp exp2 expm1 floor frac isfinite isinf isnan isneginf isposinf isreal log log10 log1p
         log2 logical_not logit nan_to_num neg positive rad2deg real reciprocal resolve_conj resolve_neg round
         rsqrt sgn sigmoid sign signbit sin sinc sinh special.entr special.ndtr sqrt square tan tanh trunc""",
-    "casts": "bfloat16 bool double float half int long",
+    "casts": "bfloat16 bool byte char double float half int long",
     "binary and ternary": """
         __radd__ __rdiv__ __rmod__ __rmul__ __rpow__ __rsub__ add addcdiv addcmul atan2 clamp clamp_max
         clamp_min copysign div eq float_power floor_divide fmax fmin fmod ge gt heaviside hypot isclose isin

@@ -132,7 +132,7 @@ fn out_of_range<'g>(
 ) -> Tensor<'g> {
     let dtype = index.dtype();
     // In a narrow dtype the bound itself may not be representable; then nothing is too large.
-    let index = if dtype == DType::U8 { index.cast(DType::I32) } else { index };
+    let index = if matches!(dtype, DType::I8 | DType::U8) { index.cast(DType::I32) } else { index };
     let shape = index.shape();
     let number = |x: f64| g.full(index.dtype(), &shape, x);
     let mut bad = index.greater_equal(number(bound as f64));

@@ -195,11 +195,11 @@ impl OpTable for Binary {
                 };
                 all.push(Sample::reals(op, &[]).and(DType::F64, &[2, 3], ra).and(DType::F64, &[2, 3], rb));
             }
-            for dtype in [DType::I32, DType::U8, DType::Bool] {
+            for dtype in [DType::I32, DType::I8, DType::U8, DType::Bool] {
                 if kind.takes(dtype) {
-                    let r = if dtype == DType::I32 { Range::Int(-9, 9) } else { Range::Int(0, 2) };
+                    let r = if dtype.lowest() < 0.0 { Range::Int(-9, 9) } else { Range::Int(0, 2) };
                     let r = if matches!(kind, BinaryKind::Shl | BinaryKind::Shr) {
-                        Range::Int(-99 * (dtype == DType::I32) as i64, 99)
+                        Range::Int(-99 * (dtype.lowest() < 0.0) as i64, 99)
                     } else {
                         r
                     };

@@ -116,6 +116,7 @@ impl OpTable for Cumulative {
                     range,
                 ));
                 all.push(Sample::reals(op(0), &[]).and(DType::I32, &[6], Range::Int(-3, 4)));
+                all.push(Sample::reals(op(0), &[]).and(DType::I8, &[9], Range::Int(-9, 9)));
             }
             let op = Cumulative { kind, axis: 1, exclusive: false, reverse: false };
             all.push(Sample::within(op, &[&[2, 0]], range));

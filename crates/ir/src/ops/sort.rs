@@ -76,7 +76,7 @@ impl OpTable for Sort {
             all.push(Sample::within(sort(1), &[&[3, 4]], Range::Distinct));
             all.push(Sample::within(sort(0), &[&[0, 2]], Range::Distinct));
             // Few values, so that ties occur.
-            for dtype in [DType::I32, DType::I64, DType::U8, DType::U32, DType::BF16, DType::F16] {
+            for dtype in [DType::I32, DType::I64, DType::I8, DType::U8, DType::U32, DType::BF16, DType::F16] {
                 all.push(Sample::reals(sort(0), &[]).and(dtype, &[9, 2], Range::Int(0, 3)));
             }
             all.push(Sample::reals(sort(0), &[]).and(DType::I32, &[9], Range::Int(-5, 5)));

@@ -251,7 +251,7 @@ impl<'g> Tensor<'g> {
         if self.value.is_none() {
             return self;
         }
-        let wide = if self.dtype() == DType::U8 { self.cast(DType::I32) } else { self };
+        let wide = if self.dtype().size() == 1 { self.cast(DType::I32) } else { self };
         let mut dims = self.shape().0;
         dims.push(Dim::fixed(classes));
         let place = self.g.iota(wide.dtype(), Shape(dims), self.rank());

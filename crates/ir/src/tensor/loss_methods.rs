@@ -112,9 +112,8 @@ impl<'g> Tensor<'g> {
     /// Which labels are not `ignored` (`bool`), and the labels with 0 in the place of the others.
     #[track_caller]
     fn counted(self, ignored: i64) -> (Tensor<'g>, Tensor<'g>) {
-        // Unsigned labels have no negative, and a negative constant would wrap to one of theirs.
-        let unsigned = matches!(self.dtype(), DType::U8 | DType::U32);
-        let labels = if unsigned { self.cast(DType::I64) } else { self };
+        // A constant that the labels' dtype does not hold would wrap to one of theirs.
+        let labels = if self.dtype() == DType::I32 { self } else { self.cast(DType::I64) };
         let counts = labels.not_equal(ignored as f64);
         (counts, counts.select(labels, 0.0))
     }

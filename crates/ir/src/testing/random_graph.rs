@@ -461,7 +461,7 @@ fn values(ty: &Type, seed: u64, path: &str) -> Array {
         .map(|_| match ty.dtype {
             d if d.is_float() => rng.real(),
             DType::Bool => rng.below(2) as f64,
-            DType::U32 | DType::U8 => rng.below(9) as f64,
+            DType::U32 | DType::I8 | DType::U8 => rng.below(9) as f64,
             _ => rng.below(19) as f64 - 9.0,
         })
         .collect();

@@ -44,7 +44,7 @@ const GAPS: &[(&str, &str)] = &[
         "index_reduce scatter_reduce _segment_reduce",
     ),
     ("reads storage outside the tensor that was recorded", "as_strided"),
-    ("an integer dtype that is not ours", "byte char short"),
+    ("an integer dtype that is not ours", "short"),
     (
         "expressible, but not among the recorded samples",
         "_batch_norm_with_update nn.functional.multi_head_attention_forward nn.functional.multilabel_margin_loss",

@@ -98,5 +98,7 @@ pub const TABLE: &[Entry] = &[
     ("double", |c| one(c.x()?.cast(DType::F64))),
     ("int", |c| one(c.x()?.cast(DType::I32))),
     ("long", |c| one(c.x()?.cast(DType::I64))),
+    ("char", |c| one(c.x()?.cast(DType::I8))),
+    ("byte", |c| one(c.x()?.cast(DType::U8))),
     ("bool", |c| one(c.x()?.cast(DType::Bool))),
 ];

@@ -83,6 +83,7 @@ pub(super) fn compile(
         DType::I64 => integer!(i64, rows),
         DType::I32 => integer!(i32, rows),
         DType::U32 => integer!(u32, rows),
+        DType::I8 => integer!(i8, rows),
         DType::U8 => integer!(u8, rows),
         DType::Bool => match op.kind {
             // Of a scan that leaves the element out, the first result is `true`, which is 1.

@@ -29,7 +29,7 @@ fn key(dtype: DType, bits: u64) -> u64 {
         DType::F32 => 0x7f80_0000,
         DType::F16 => 0x7c00,
         DType::BF16 => 0x7f80,
-        DType::I64 | DType::I32 => return bits ^ sign,
+        DType::I64 | DType::I32 | DType::I8 => return bits ^ sign,
         DType::U32 | DType::U8 | DType::Bool => return bits,
     };
     let size = bits & !sign;

@@ -36,6 +36,10 @@ const FUNCTIONS: &[(&str, &str)] = &[
         "template <class T> unsigned int to_u32(T x) { return !(x > (T)0) ? 0u : x >= (T)4294967296.0 ? 4294967295u : (unsigned int)x; }",
     ),
     (
+        "to_i8",
+        "template <class T> signed char to_i8(T x) { return x != x ? 0 : x <= (T)-128 ? -128 : x >= (T)127 ? 127 : (signed char)(int)x; }",
+    ),
+    (
         "to_u8",
         "template <class T> unsigned char to_u8(T x) { return !(x > (T)0) ? 0 : x >= (T)256 ? 255 : (unsigned char)(int)x; }",
     ),

@@ -64,6 +64,7 @@ macro_rules! integer {
 integer!(unary_i32, binary_i32, compare_i32, i32, |x| x.wrapping_abs(), x.signum(), x.max(0));
 integer!(unary_i64, binary_i64, compare_i64, i64, |x| x.wrapping_abs(), x.signum(), x.max(0));
 integer!(unary_u32, binary_u32, compare_u32, u32, |x| x, (x != 0) as u32, x);
+integer!(unary_i8, binary_i8, compare_i8, i8, |x| x.wrapping_abs(), x.signum(), x.max(0));
 integer!(unary_u8, binary_u8, compare_u8, u8, |x| x, (x != 0) as u8, x);
 
 /// A unary function of elements of `dtype`.
@@ -74,6 +75,7 @@ pub fn unary(kind: UnaryKind, dtype: DType, isa: Isa) -> Option<Block> {
         DType::I32 => unary_i32(kind, isa),
         DType::I64 => unary_i64(kind, isa),
         DType::U32 => unary_u32(kind, isa),
+        DType::I8 => unary_i8(kind, isa),
         DType::U8 => unary_u8(kind, isa),
         DType::Bool if kind == UnaryKind::Not => Some(one!(isa, u8 => u8, |x| (x == 0) as u8)),
         _ => None,
@@ -88,6 +90,7 @@ pub fn binary(kind: BinaryKind, dtype: DType, scalar: [bool; 2], isa: Isa) -> Op
         DType::I32 => binary_i32(kind, scalar, isa),
         DType::I64 => binary_i64(kind, scalar, isa),
         DType::U32 => binary_u32(kind, scalar, isa),
+        DType::I8 => binary_i8(kind, scalar, isa),
         DType::U8 => binary_u8(kind, scalar, isa),
         // Bytes 0 and 1: the functions that truth values have stay within them.
         DType::Bool if kind.takes(DType::Bool) => binary_u8(kind, scalar, isa),
@@ -103,6 +106,7 @@ pub fn compare(kind: CompareKind, dtype: DType, scalar: [bool; 2], isa: Isa) -> 
         DType::I32 => compare_i32(kind, scalar, isa),
         DType::I64 => compare_i64(kind, scalar, isa),
         DType::U32 => compare_u32(kind, scalar, isa),
+        DType::I8 => compare_i8(kind, scalar, isa),
         DType::U8 | DType::Bool => compare_u8(kind, scalar, isa),
         DType::F16 | DType::BF16 => return None,
     })
