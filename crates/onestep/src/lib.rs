@@ -57,7 +57,7 @@ pub mod prelude {
         Adam, AdamW, Array, CompiledStep, Device, Error, Graph, GraphBuilder, Init, Outputs, Program, Role,
         Schedule, Sgd, State, Tensor, TrainingStep, compile, dim, nn,
     };
-    pub use onestep_ir::DType::{self, BF16, Bool, F16, F32, F64, I32, I64, U8, U32};
+    pub use onestep_ir::DType::{self, BF16, Bool, F16, F32, F64, I8, I32, I64, U8, U32};
 }
 
 /// The code blocks of the README and of the concept pages compile and run.

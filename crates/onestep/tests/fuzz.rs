@@ -1,11 +1,13 @@
 //! Random graphs on the CPU: fused = unfused = without reuse = on one thread = on two, bit for bit, over several calls; and
 //! the interpreter within a tolerance.
 
+use onestep::ir::Dense;
 use onestep::ir::interp::{self, Mode};
 use onestep::ir::testing::{RandomOptions, difference, random_graph, random_inputs, random_state};
-use onestep::ir::Dense;
+use onestep::optim::{
+    Adam, AdamW, Clip, Params, Sgd, StepOptions, UnusedParameter, UpdateRule, training_step,
+};
 use onestep::passes::plan::PlanOptions;
-use onestep::optim::{Adam, AdamW, Clip, Params, Sgd, StepOptions, UnusedParameter, UpdateRule, training_step};
 use onestep::{Array, Device, Executable, Graph, Options, State};
 
 fn bits(a: &Array) -> Vec<u64> {
@@ -55,10 +57,17 @@ fn training_steps_give_the_same_bits() {
 fn check(graph: &Graph, seed: u64, tolerance: f64) {
     let one = Device::cpu_with(1).unwrap();
     let two = Device::cpu_with(2).unwrap();
-    let options = |fuse, reuse| Options { fuse, plan: PlanOptions { reuse, ..PlanOptions::default() }, dump: false };
+    let options =
+        |fuse, reuse| Options { fuse, plan: PlanOptions { reuse, ..PlanOptions::default() }, dump: false };
     let inputs = random_inputs(graph, seed);
     let first = random_state(graph, seed);
-    let ways = [(true, true, &two), (true, true, &one), (true, false, &two), (false, false, &one), (false, true, &two)];
+    let ways = [
+        (true, true, &two),
+        (true, true, &one),
+        (true, false, &two),
+        (false, false, &one),
+        (false, true, &two),
+    ];
     let mut results: Vec<Vec<Vec<u64>>> = vec![];
     for (fuse, reuse, device) in ways {
         let executable = Executable::compile(graph, device, &options(fuse, reuse))
@@ -84,7 +93,13 @@ fn check(graph: &Graph, seed: u64, tolerance: f64) {
     }
     for (way, r) in ways.iter().zip(&results).skip(1) {
         let at = results[0].iter().zip(r).position(|(a, b)| a != b);
-        assert!(at.is_none(), "seed {seed}: fuse {} reuse {} {:?} differs at {at:?}\n{graph}", way.0, way.1, way.2);
+        assert!(
+            at.is_none(),
+            "seed {seed}: fuse {} reuse {} {:?} differs at {at:?}\n{graph}",
+            way.0,
+            way.1,
+            way.2
+        );
     }
 }
 
@@ -103,5 +118,9 @@ fn compare(
     let want = interp::run(graph, &dense, &before, Mode::Declared).unwrap();
     let at = graph.outputs.iter().position(|o| &*o.name == name).unwrap();
     let diff = difference(&Dense::from_array(got), &want.outputs[at]);
-    assert!(diff < tolerance, "seed {seed}: output {name} differs by {diff}\n{graph}\n{}", executable.compiled().schedule);
+    assert!(
+        diff < tolerance,
+        "seed {seed}: output {name} differs by {diff}\n{graph}\n{}",
+        executable.compiled().schedule
+    );
 }
