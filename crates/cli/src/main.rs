@@ -2,13 +2,15 @@
 
 use clap::Parser;
 use onestep_cli::commands::{args::Cli, run};
+use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match run(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("onestep: {e}");
+            // Where nobody listens, the exit code still tells.
+            let _ = writeln!(std::io::stderr(), "onestep: {e}");
             ExitCode::FAILURE
         }
     }

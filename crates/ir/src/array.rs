@@ -23,12 +23,17 @@ pub struct Array {
     words: Arc<Vec<u64>>,
 }
 
-fn count(dtype: DType, shape: &[usize]) -> Result<usize, ArrayError> {
+pub(crate) fn count(dtype: DType, shape: &[usize]) -> Result<usize, ArrayError> {
     shape
         .iter()
         .try_fold(1usize, |a, &b| a.checked_mul(b))
         .filter(|n| n.checked_mul(dtype.size()).is_some_and(|b| b <= isize::MAX as usize))
         .ok_or_else(|| ArrayError::TooLarge { shape: shape.to_vec() })
+}
+
+/// Room for `n` elements of a tensor of `shape`, or the error that the system does not have it.
+pub(crate) fn reserve<T>(list: &mut Vec<T>, n: usize, shape: &[usize]) -> Result<(), ArrayError> {
+    list.try_reserve_exact(n).map_err(|_| ArrayError::TooLarge { shape: shape.to_vec() })
 }
 
 impl Array {
@@ -78,8 +83,10 @@ impl Array {
 
     /// An array of zeros.
     pub fn zeros(dtype: DType, shape: &[usize]) -> Result<Array, ArrayError> {
-        let n = count(dtype, shape)?;
-        let words = vec![0u64; (n * dtype.size()).div_ceil(8)];
+        let n = (count(dtype, shape)? * dtype.size()).div_ceil(8);
+        let mut words = Vec::new();
+        reserve(&mut words, n, shape)?;
+        words.resize(n, 0u64);
         Ok(Array { dtype, shape: shape.to_vec(), words: Arc::new(words) })
     }
 

@@ -97,6 +97,21 @@ impl DType {
         }
     }
 
+    /// The number that the little-endian bytes of one element are (exact but for large `i64`); `None` where they are
+    /// of another length. Nothing is allocated.
+    pub fn number(self, bytes: &[u8]) -> Option<f64> {
+        Some(match self {
+            DType::F64 => f64::from_le_bytes(bytes.try_into().ok()?),
+            DType::F32 => f32::from_le_bytes(bytes.try_into().ok()?) as f64,
+            DType::F16 => half::f16::from_le_bytes(bytes.try_into().ok()?).to_f64(),
+            DType::BF16 => half::bf16::from_le_bytes(bytes.try_into().ok()?).to_f64(),
+            DType::I64 => i64::from_le_bytes(bytes.try_into().ok()?) as f64,
+            DType::I32 => i32::from_le_bytes(bytes.try_into().ok()?) as f64,
+            DType::U32 => u32::from_le_bytes(bytes.try_into().ok()?) as f64,
+            DType::U8 | DType::Bool => u8::from_le_bytes(bytes.try_into().ok()?) as f64,
+        })
+    }
+
     /// Wraps an integer into this type's range (two's complement); `bool` becomes 0 or 1.
     pub fn wrap(self, x: i64) -> i64 {
         match self {
@@ -174,6 +189,17 @@ impl fmt::Display for DType {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_read_as_arrays_are() {
+        for d in DType::ALL {
+            let a = crate::Array::from_f64(d, &[], &[1.0]).unwrap();
+            assert_eq!(d.number(a.bytes()), Some(1.0), "{d}");
+            assert_eq!(d.number(&[0; 3]), None, "{d}");
+        }
+        assert_eq!(DType::I32.number(&(-7i32).to_le_bytes()), Some(-7.0));
+        assert_eq!(DType::BF16.number(&[0x80, 0xbf]), Some(-1.0));
+    }
 
     #[test]
     fn names_round_trip() {

@@ -171,7 +171,7 @@ pub enum ArrayError {
         got: DType,
     },
     /// The size overflows.
-    #[error("shape {shape:?} has more elements than memory can address")]
+    #[error("shape {shape:?} has more elements than there is memory for")]
     TooLarge {
         /// The shape asked for.
         shape: Vec<usize>,

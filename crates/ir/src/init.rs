@@ -1,5 +1,6 @@
 //! First values of state, as published: from a seed and the state's path, the same on every device.
 
+use crate::array::{count, reserve};
 use crate::{Array, ArrayError, DType, random};
 
 /// How a state tensor starts.
@@ -34,22 +35,22 @@ impl Init {
     /// The values for a tensor at `path`, from `seed`. Each path has its own stream, so that adding a parameter
     /// changes no other.
     pub fn array(self, dtype: DType, shape: &[usize], seed: u64, path: &str) -> Result<Array, ArrayError> {
-        let n: usize = Array::zeros(DType::U8, shape)?.len();
+        let n = count(dtype, shape)?;
+        let mut values: Vec<f64> = Vec::new();
+        reserve(&mut values, n, shape)?;
         let key = [seed as u32, (seed >> 32) as u32];
         let stream = random::stream_id(path);
         let uniform = |i: usize| random::unit(random::draw(key, stream, 0, i as u64));
-        let values: Vec<f64> = match self {
-            Init::Constant(c) => vec![c; n],
-            Init::Uniform { low, high } => (0..n).map(|i| low + (high - low) * uniform(i)).collect(),
-            Init::Normal { mean, std } => (0..n)
-                .map(|i| {
-                    let (u, v) = (uniform(2 * i), uniform(2 * i + 1));
-                    let radius = libm::sqrt(-2.0 * libm::log(1.0 - u));
-                    mean + std * radius * libm::cos(std::f64::consts::TAU * v)
-                })
-                .collect(),
-            Init::Seed => key.iter().cycle().take(n).map(|&k| k as f64).collect(),
-        };
+        match self {
+            Init::Constant(c) => values.resize(n, c),
+            Init::Uniform { low, high } => values.extend((0..n).map(|i| low + (high - low) * uniform(i))),
+            Init::Normal { mean, std } => values.extend((0..n).map(|i| {
+                let (u, v) = (uniform(2 * i), uniform(2 * i + 1));
+                let radius = libm::sqrt(-2.0 * libm::log(1.0 - u));
+                mean + std * radius * libm::cos(std::f64::consts::TAU * v)
+            })),
+            Init::Seed => values.extend(key.iter().cycle().take(n).map(|&k| k as f64)),
+        }
         Array::from_f64(dtype, shape, &values)
     }
 }

@@ -1,6 +1,6 @@
 //! Training steps and other programs, from a graph to something that runs.
 
-use onestep_ir::{Graph, GraphBuilder, Tensor, ValueId};
+use onestep_ir::{Graph, GraphBuilder, Tensor, Type, ValueId};
 use onestep_optim::{
     Clip, LayoutEntry, OptimError, Params, Schedule, StepOptions, UnusedParameter, UpdateRule, training_step,
     with_backward,
@@ -17,7 +17,7 @@ fn failed(e: OptimError) -> Error {
 pub struct TrainingStep {
     graph: Graph,
     loss: String,
-    metrics: Vec<(String, Option<ValueId>)>,
+    metrics: Vec<(String, Option<(ValueId, Type)>)>,
     params: Params,
     rule: Option<Arc<dyn UpdateRule + Send + Sync>>,
     step: StepOptions,
@@ -46,7 +46,7 @@ impl TrainingStep {
 
     /// One more output, read like the loss. The tensor is of the builder that made the graph.
     pub fn metric(mut self, name: &str, tensor: Tensor<'_>) -> TrainingStep {
-        self.metrics.push((name.to_string(), tensor.value()));
+        self.metrics.push((name.to_string(), tensor.value().zip(tensor.ty())));
         self
     }
 
@@ -96,8 +96,11 @@ impl TrainingStep {
     fn with_metrics(&self) -> Result<Graph, Error> {
         let g = GraphBuilder::edit(self.graph.clone());
         for (name, value) in &self.metrics {
-            match value.filter(|v| v.index() < self.graph.values.len()) {
-                Some(v) => g.output(name, g.tensor(v)),
+            // Its type too, since a tensor of another builder may have the number of some value here.
+            let known =
+                |(v, ty): &&(ValueId, Type)| v.index() < self.graph.values.len() && self.graph.ty(*v) == ty;
+            match value.as_ref().filter(known) {
+                Some((v, _)) => g.output(name, g.tensor(*v)),
                 None => {
                     let what = format!("metric '{name}' is not a value of this graph");
                     let mistake =
@@ -195,7 +198,7 @@ impl CompiledStep {
     }
 
     /// One step: one dispatch.
-    pub fn run(&mut self, state: &mut State, feeds: impl Feeds) -> Result<Outputs<'_>, Error> {
+    pub fn run<'a>(&'a mut self, state: &'a mut State, feeds: impl Feeds) -> Result<Outputs<'a>, Error> {
         self.program.run(state, feeds)
     }
 

@@ -1,5 +1,6 @@
 //! Aligned bytes that kernels address directly.
 
+use crate::Error;
 use onestep_ir::Array;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -22,21 +23,27 @@ unsafe impl Send for Buffer {}
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// `bytes` zeros.
-    pub fn zeroed(bytes: usize) -> Buffer {
-        let size = bytes.max(1).next_multiple_of(ALIGNMENT);
-        let layout = Layout::from_size_align(size, ALIGNMENT)
-            .expect("the planner refuses sizes near the address space");
+    /// `bytes` zeros, or the error that the system does not have them.
+    pub fn new(bytes: usize) -> Result<Buffer, Error> {
+        let refused = Error::Memory { bytes };
+        let Some(size) = bytes.max(1).checked_next_multiple_of(ALIGNMENT) else { return Err(refused) };
+        let Ok(layout) = Layout::from_size_align(size, ALIGNMENT) else { return Err(refused) };
         // SAFETY: the layout's size is not zero.
         let pointer = unsafe { alloc_zeroed(layout) };
-        let pointer = NonNull::new(pointer).unwrap_or_else(|| handle_alloc_error(layout));
-        Buffer { pointer, layout, bytes }
+        let Some(pointer) = NonNull::new(pointer) else { return Err(refused) };
+        Ok(Buffer { pointer, layout, bytes })
     }
 
-    /// The bytes of an array.
+    /// The bytes of an array. The array itself is proof that about so much memory can be had, so where it cannot the process
+    /// ends, as with any small allocation.
     pub fn of(array: &Array) -> Buffer {
-        let b = Buffer::zeroed(array.bytes().len());
-        b.write(array.bytes());
+        Buffer::copy(array.bytes())
+    }
+
+    /// These bytes, by the same reasoning.
+    pub fn copy(bytes: &[u8]) -> Buffer {
+        let b = Buffer::new(bytes.len()).unwrap_or_else(|_| handle_alloc_error(Layout::for_value(bytes)));
+        b.write(bytes);
         b
     }
 

@@ -48,6 +48,12 @@ pub enum Error {
         /// The system's words.
         message: String,
     },
+    /// The system refused memory.
+    #[error("cannot allocate {bytes} bytes; use smaller sizes, such as a smaller batch")]
+    Memory {
+        /// How many bytes were asked for.
+        bytes: usize,
+    },
     /// State tensors that the program needs and the state lacks.
     #[error("the state lacks {}; initialise, load or set them first", .names.join(", "))]
     MissingState {

@@ -4,7 +4,7 @@
 //! the scratch of the threads, and the address of every buffer. So [`Bound::run`] is one dispatch and allocates nothing.
 
 use crate::buffer::Buffer;
-use crate::feeds::Feeds;
+use crate::feeds::{self, Feeds};
 use crate::outputs::{OutputPort, Outputs};
 use crate::report::Report;
 use crate::state::State;
@@ -15,6 +15,7 @@ use onestep_passes::indices;
 use onestep_passes::pipeline::{self, Compiled};
 use onestep_passes::plan::Place;
 use onestep_passes::schedule::{BufferId, BufferKind};
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -122,10 +123,14 @@ impl Executable {
     }
 }
 
-/// With `ONESTEP_DUMP=folder`, writes the text after each pass into the folder. A folder that cannot be written is
-/// reported on standard error and does not stop the program.
+/// Where `ONESTEP_DUMP` names a folder, writes the text after each pass into a folder of the graph's name below it; the
+/// graph compiled last stays of those with one name. A folder that cannot be written is reported on standard error and
+/// does not stop the program.
 fn dump(compiled: &Compiled, folder: &Path) {
-    let folder = folder.join(&compiled.schedule.name);
+    // A graph's name is any text, and must not lead out of the folder.
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '_' };
+    let name: String = compiled.schedule.name.chars().take(64).map(plain).collect();
+    let folder = folder.join(name);
     let write = || -> std::io::Result<()> {
         std::fs::create_dir_all(&folder)?;
         for (i, (name, text)) in compiled.dumps.iter().enumerate() {
@@ -134,7 +139,8 @@ fn dump(compiled: &Compiled, folder: &Path) {
         Ok(())
     };
     if let Err(e) = write() {
-        eprintln!("onestep: cannot write the dump to {}: {e}", folder.display());
+        let text = format!("onestep: cannot write the dump to {}: {e}", folder.display());
+        let _ = writeln!(std::io::stderr(), "{text}");
     }
 }
 
@@ -186,17 +192,13 @@ impl Bound {
             .iter()
             .map(|(name, b)| {
                 let d = schedule.buffer(*b);
-                InputPort {
-                    name: name.clone(),
-                    dtype: d.dtype,
-                    shape: d.shape.clone(),
-                    area: Buffer::zeroed(d.bytes()),
-                }
+                let area = Buffer::new(d.bytes())?;
+                Ok(InputPort { name: name.clone(), dtype: d.dtype, shape: d.shape.clone(), area })
             })
-            .collect();
+            .collect::<Result<_, Error>>()?;
         let mut constants = vec![];
         let mut addresses = vec![std::ptr::null_mut(); schedule.buffers.len()];
-        let arena = Buffer::zeroed(plan.arena_bytes);
+        let arena = Buffer::new(plan.arena_bytes)?;
         for (i, b) in schedule.buffers.iter().enumerate() {
             match (&b.kind, plan.places[i]) {
                 (BufferKind::Constant(array), _) => {
@@ -212,7 +214,7 @@ impl Bound {
                 _ => {}
             }
         }
-        let scratch = Buffer::zeroed(inner.program.scratch_bytes(inner.device.threads()));
+        let scratch = Buffer::new(inner.program.scratch_bytes(inner.device.threads()))?;
         let kernels = schedule.kernels.len();
         let mut bound = Bound {
             executable,
@@ -270,7 +272,7 @@ impl Bound {
         self.bad_index = None;
         for (name, b) in &schedule.outputs {
             let pointer = address(b) as *const u8;
-            if &**name == indices::OUTPUT {
+            if &**name == indices::OUTPUT && !inner.compiled.sites.is_empty() {
                 self.bad_index = Some(pointer);
                 continue;
             }
@@ -309,6 +311,7 @@ impl Bound {
 
     /// Copies the inputs into their areas, after checking all of them.
     fn feed(&self, feeds: &(impl Feeds + ?Sized)) -> Result<(), Error> {
+        let inner = &self.executable.inner;
         let mut fault: Option<Error> = None;
         let (mut given, mut named) = (0, false);
         feeds.each(&mut |name, a| {
@@ -326,18 +329,8 @@ impl Bound {
         if let Some(fault) = fault {
             return Err(fault);
         }
-        for (i, port) in self.inputs.iter().enumerate().filter(|_| named) {
-            let mut here = 0;
-            let mut n = 0;
-            feeds.each(&mut |name, _| {
-                here += (self.port(name, n) == Some(i)) as usize;
-                n += 1;
-            });
-            if here == 0 {
-                let ty = Type::new(port.dtype, onestep_ir::Shape::fixed(&port.shape));
-                let name = port.name.to_string();
-                return Err(GraphError::MissingInput { name, ty: Box::new(ty), nearest: None }.into());
-            }
+        if named && let Some(missing) = feeds::missing(&inner.graph, feeds) {
+            return Err(missing);
         }
         if given != self.inputs.len() {
             let names = self.inputs.iter().map(|p| &*p.name).collect::<Vec<_>>().join(", ");
@@ -370,12 +363,27 @@ impl Bound {
 
     /// Runs the whole program once: inputs in, state updated in place, outputs where they can be read. One dispatch; nothing
     /// is allocated. If an input or a state does not fit, nothing runs.
-    pub fn run(&mut self, state: &mut State, feeds: impl Feeds) -> Result<Outputs<'_>, Error> {
+    ///
+    /// The outputs borrow the state too, since one may be a state tensor itself:
+    ///
+    /// ```compile_fail,E0505
+    /// # fn f(bound: &mut onestep_runtime::Bound, mut state: onestep_runtime::State) -> Result<(), onestep_runtime::Error> {
+    /// let out = bound.run(&mut state, ())?;
+    /// drop(state);
+    /// out.loss()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn run<'a>(&'a mut self, state: &'a mut State, feeds: impl Feeds) -> Result<Outputs<'a>, Error> {
         self.run_with(state, feeds, false)
     }
 
     /// The same, and keeps the time of each kernel for [`Bound::kernel_times`].
-    pub fn run_timed(&mut self, state: &mut State, feeds: impl Feeds) -> Result<Outputs<'_>, Error> {
+    pub fn run_timed<'a>(
+        &'a mut self,
+        state: &'a mut State,
+        feeds: impl Feeds,
+    ) -> Result<Outputs<'a>, Error> {
         self.run_with(state, feeds, true)
     }
 
@@ -384,7 +392,12 @@ impl Bound {
         self.executable.inner.program.names().zip(self.times.iter().copied())
     }
 
-    fn run_with(&mut self, state: &mut State, feeds: impl Feeds, timed: bool) -> Result<Outputs<'_>, Error> {
+    fn run_with<'a>(
+        &'a mut self,
+        state: &'a mut State,
+        feeds: impl Feeds,
+        timed: bool,
+    ) -> Result<Outputs<'a>, Error> {
         if self.stamp != state.stamp() {
             self.resolve(state)?;
             self.rebinds += 1;

@@ -13,8 +13,8 @@ pub(crate) struct OutputPort {
     pub pointer: *const u8,
 }
 
-/// The outputs of the last call, where the call left them. They borrow the executable, so the next call can only come
-/// after; what is to be kept longer is copied with [`Outputs::array`].
+/// The outputs of the last call, where the call left them. They borrow the executable and the state, so the next call can
+/// only come after; what is to be kept longer is copied with [`Outputs::array`].
 #[derive(Debug)]
 pub struct Outputs<'b> {
     pub(crate) ports: &'b [OutputPort],
@@ -31,7 +31,8 @@ impl<'b> Outputs<'b> {
     fn bytes(port: &'b OutputPort) -> &'b [u8] {
         let len = port.shape.iter().product::<usize>() * port.dtype.size();
         // SAFETY: the pointer is to an output of the bound executable that `'b` borrows: that many bytes of its arena,
-        // input area, constants or of a state tensor that it keeps alive, written by the last call, which is over.
+        // input area, constants, or of a tensor of the state that `'b` borrows too, written by the last call, which is
+        // over.
         unsafe { std::slice::from_raw_parts(port.pointer, len) }
     }
 
@@ -55,14 +56,7 @@ impl<'b> Outputs<'b> {
             have: format!("{}{:?}", p.dtype, p.shape),
         };
         // Without a copy on the heap: this is what a training loop reads at every step.
-        let number = match (p.dtype, b.len()) {
-            (DType::F32, 4) => b.try_into().map(f32::from_le_bytes).ok().map(f64::from),
-            (DType::F64, 8) => b.try_into().map(f64::from_le_bytes).ok(),
-            (DType::I32, 4) => b.try_into().map(i32::from_le_bytes).ok().map(f64::from),
-            (d, n) if n == d.size() => Array::from_bytes(d, &[], b).ok().map(|a| a.to_f64()[0]),
-            _ => None,
-        };
-        number.ok_or_else(bad)
+        p.dtype.number(b).ok_or_else(bad)
     }
 
     /// The loss: the scalar output named `loss`.

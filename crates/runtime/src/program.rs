@@ -2,11 +2,11 @@
 //! compiled.
 
 use crate::executable::{Bound, Executable, Options};
-use crate::feeds::Feeds;
+use crate::feeds::{self, Feeds};
 use crate::outputs::Outputs;
 use crate::{Device, Error, State};
-use onestep_ir::Graph;
 use onestep_ir::bind;
+use onestep_ir::{Graph, GraphError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -142,7 +142,9 @@ impl Program {
     fn evict(&mut self) {
         if let Some(oldest) = (0..self.entries.len()).min_by_key(|&i| self.entries[i].used) {
             let gone = self.entries.swap_remove(oldest);
-            self.evicted.push(gone.binding);
+            if !self.evicted.contains(&gone.binding) {
+                self.evicted.push(gone.binding);
+            }
         }
     }
 
@@ -155,22 +157,41 @@ impl Program {
             return Ok(at);
         }
         let mut shapes: Vec<Option<Vec<usize>>> = vec![None; self.base.inputs.len()];
-        let (mut n, mut unknown) = (0, None);
+        let (mut n, mut named, mut unknown, mut dtype) = (0, false, None, None);
         feeds.each(&mut |name, a| {
             let at = match name {
                 None => Some(n),
                 Some(name) => self.base.inputs.iter().position(|p| &*p.name == name),
             };
-            match at.and_then(|i| shapes.get_mut(i)) {
-                Some(place) => *place = Some(a.shape().to_vec()),
+            match at.and_then(|i| Some((i, shapes.get_mut(i)?))) {
+                Some((i, place)) => {
+                    *place = Some(a.shape().to_vec());
+                    let (name, want) = (&self.base.inputs[i].name, self.base.ty(self.base.inputs[i].value));
+                    if want.dtype != a.dtype() {
+                        dtype = Some(GraphError::Feed {
+                            name: name.to_string(),
+                            want: Box::new(want.clone()),
+                            got_dtype: a.dtype(),
+                            got_shape: a.shape().to_vec(),
+                        });
+                    }
+                }
                 None => unknown = name.map(str::to_string),
             }
+            named |= name.is_some();
             n += 1;
         });
         let names = || self.base.inputs.iter().map(|p| &*p.name);
         if let Some(name) = unknown {
             let nearest = onestep_ir::nearest(&name, names());
             return Err(Error::NoInput { name, nearest });
+        }
+        // Before anything is compiled for these sizes.
+        if let Some(dtype) = dtype {
+            return Err(dtype.into());
+        }
+        if named && let Some(missing) = feeds::missing(&self.base, feeds) {
+            return Err(missing);
         }
         if n != shapes.len() || shapes.iter().any(Option::is_none) {
             let names = names().collect::<Vec<_>>().join(", ");
@@ -218,12 +239,16 @@ impl Program {
 
     /// Runs the program once. The first call with new sizes compiles, the first with a state binds; every other call is one
     /// dispatch.
-    pub fn run(&mut self, state: &mut State, feeds: impl Feeds) -> Result<Outputs<'_>, Error> {
+    pub fn run<'a>(&'a mut self, state: &'a mut State, feeds: impl Feeds) -> Result<Outputs<'a>, Error> {
         self.bound(state, &feeds)?.run(state, feeds)
     }
 
     /// The same, and keeps the time of each kernel for [`Program::kernel_times`].
-    pub fn run_timed(&mut self, state: &mut State, feeds: impl Feeds) -> Result<Outputs<'_>, Error> {
+    pub fn run_timed<'a>(
+        &'a mut self,
+        state: &'a mut State,
+        feeds: impl Feeds,
+    ) -> Result<Outputs<'a>, Error> {
         self.bound(state, &feeds)?.run_timed(state, feeds)
     }
 

@@ -39,8 +39,7 @@ impl Clone for State {
     fn clone(&self) -> State {
         let mut copy = State::new();
         for (name, t) in &self.tensors {
-            let buffer = Buffer::zeroed(t.buffer.len());
-            buffer.write(t.buffer.bytes());
+            let buffer = Buffer::copy(t.buffer.bytes());
             copy.tensors.insert(name.clone(), Tensor { dtype: t.dtype, shape: t.shape.clone(), buffer });
         }
         copy

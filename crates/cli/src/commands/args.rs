@@ -30,7 +30,9 @@ pub enum Command {
     #[command(
         after_help = "Examples:\n  onestep train                          GPT, Shakespeare, about two minutes\n  \
                             onestep train digits                   97% of handwritten digits, in seconds\n  \
-                            onestep train gpt --steps 300 --out r  a short run, kept in the folder r"
+                            onestep train gpt --steps 300 --out r  a short run, kept in the folder r\n\n\
+                            Ctrl-C ends the run after its current step, and keeps it; a second one exits at once, with \
+                            code 130."
     )]
     Train(TrainArgs),
     /// Print a graph file: the graph, its kernels, and its memory plan.
@@ -58,16 +60,16 @@ pub struct TrainArgs {
     #[arg(value_enum, default_value = "gpt")]
     pub model: Model,
     /// Training steps [default: gpt 1500, digits 1000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub steps: Option<u64>,
     /// Sequences (gpt) or images (digits) a step [default: gpt 8, digits 64]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=65_536))]
     pub batch: Option<u64>,
     /// Peak learning rate; it warms up and then falls along a cosine [default: gpt 2e-3, digits 5e-3]
-    #[arg(long, value_name = "RATE", value_parser = positive)]
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true, value_parser = positive)]
     pub lr: Option<f64>,
     /// Seed of the first parameters, the batches and the sample
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
     pub seed: u64,
     /// Where to compute.
     #[command(flatten)]
@@ -87,7 +89,7 @@ pub struct MachineArgs {
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub device: String,
     /// CPU threads; results do not depend on them [default: all]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub threads: Option<u64>,
 }
 
@@ -120,10 +122,10 @@ pub struct BenchArgs {
     #[arg(value_enum)]
     pub model: Bench,
     /// Images or sequences a step [default: mlp 128, gpt-mini 8]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=65_536))]
     pub batch: Option<u64>,
     /// Seconds to measure
-    #[arg(long, value_name = "S", default_value_t = 5.0, value_parser = positive)]
+    #[arg(long, value_name = "S", default_value_t = 5.0, allow_negative_numbers = true, value_parser = positive)]
     pub seconds: f64,
     /// Print the time of each kernel too
     #[arg(long)]

@@ -2,7 +2,7 @@
 
 use super::args::{Bench, BenchArgs};
 use super::models::{GptShape, gpt_graph, mlp_graph};
-use super::{CommandError, device, quantile};
+use super::{CommandError, device, print, quantile};
 use onestep::ir::random;
 use onestep::nn::GptInit;
 use onestep::prelude::*;
@@ -93,20 +93,26 @@ pub fn bench(args: &BenchArgs) -> Result<(), CommandError> {
         loss_first,
         loss_last,
     };
+    let mut text = String::new();
     if !args.json {
-        println!("{name}, batch {batch}, {} threads: {} steps", figures.threads, figures.steps);
-        println!("  step       {:.3} ms  (p10 {:.3}, p90 {:.3})", ms_median, figures.ms_p10, figures.ms_p90);
-        println!("  rate       {:.1} GFLOP/s", figures.gflops);
-        println!("  first call {first_ms:.0} ms, compilation included");
-        println!("  memory     {:.1} MB peak", figures.rss_bytes as f64 / 1e6);
+        let rss = figures.rss_bytes as f64 / 1e6;
+        text += &format!(
+            "{name}, batch {batch}, {} threads: {} steps\n\
+            \x20 step       {ms_median:.3} ms  (p10 {:.3}, p90 {:.3})\n\
+            \x20 rate       {:.1} GFLOP/s\n\
+            \x20 first call {first_ms:.0} ms, compilation included\n\
+            \x20 memory     {rss:.1} MB peak\n",
+            figures.threads, figures.steps, figures.ms_p10, figures.ms_p90, figures.gflops
+        );
     }
     if args.profile {
-        profile(&mut step, &mut state, &inputs, times.len().clamp(5, 200))?;
+        text += &profile(&mut step, &mut state, &inputs, times.len().clamp(5, 200))?;
     }
     if args.json {
-        println!("{}", serde_json::to_string(&figures).map_err(std::io::Error::from)?);
+        text += &serde_json::to_string(&figures).map_err(std::io::Error::from)?;
+        text.push('\n');
     }
-    Ok(())
+    print(&text)
 }
 
 /// The mean time of each kernel over some steps, the longest first.
@@ -115,7 +121,7 @@ fn profile(
     state: &mut State,
     inputs: &[Array; 2],
     steps: usize,
-) -> Result<(), CommandError> {
+) -> Result<String, CommandError> {
     let mut sums: Vec<(String, f64, usize)> = vec![];
     for _ in 0..steps {
         step.program().run_timed(state, inputs)?;
@@ -129,11 +135,11 @@ fn profile(
     }
     let total: f64 = sums.iter().map(|s| s.1).sum();
     sums.sort_by(|a, b| b.1.total_cmp(&a.1));
-    println!("  {} kernels, {total:.0} µs in all:", sums.len());
+    let mut text = format!("  {} kernels, {total:.0} µs in all:\n", sums.len());
     for (name, us, at) in sums {
-        println!("  {us:>9.1} µs {:>5.1}%  k{at:<4} {name}", 100.0 * us / total);
+        text += &format!("  {us:>9.1} µs {:>5.1}%  k{at:<4} {name}\n", 100.0 * us / total);
     }
-    Ok(())
+    Ok(text)
 }
 
 /// The most memory that this process has held, in bytes, where the system says so.

@@ -1,7 +1,7 @@
 //! `onestep inspect`: what a graph becomes.
 
-use super::CommandError;
 use super::args::InspectArgs;
+use super::{CommandError, print};
 use onestep::ir::bind;
 use onestep::{Device, Executable, Graph, Options};
 use serde_json::json;
@@ -39,12 +39,9 @@ pub fn inspect(args: &InspectArgs) -> Result<(), CommandError> {
             "live_bytes": report.live_bytes, "state_bytes": report.state_bytes, "peak_bytes": report.peak_bytes,
             "in_place": report.in_place, "refusals": report.refusals, "aliases": report.aliases,
         });
-        println!("{out}");
+        print(&format!("{out}\n"))
     } else {
-        println!("{graph}");
-        println!("{}", compiled.schedule);
-        println!("{}", onestep::passes::plan::PlanOf(&compiled.schedule, &compiled.plan));
-        println!("{report}");
+        let plan = onestep::passes::plan::PlanOf(&compiled.schedule, &compiled.plan);
+        print(&format!("{graph}\n{}\n{plan}\n{report}\n", compiled.schedule))
     }
-    Ok(())
 }

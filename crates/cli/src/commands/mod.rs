@@ -9,7 +9,7 @@ pub mod train;
 use crate::run_folder::RunFolderError;
 use args::{Cli, Command, MachineArgs};
 use onestep::{Device, Error};
-use std::io;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use thiserror::Error as ThisError;
 
@@ -69,6 +69,15 @@ pub fn run(cli: Cli) -> Result<(), CommandError> {
         Command::Train(args) => train::train(&args),
         Command::Inspect(args) => inspect::inspect(&args),
         Command::Bench(args) => bench::bench(&args),
+    }
+}
+
+/// Writes to standard output. A reader that went away, as `| head` does, has had enough: that is no error.
+fn print(text: &str) -> Result<(), CommandError> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e.into()),
+        _ => Ok(()),
     }
 }
 

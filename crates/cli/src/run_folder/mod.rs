@@ -66,11 +66,27 @@ pub enum RunFolderError {
     },
 }
 
-/// The folder of one run, with its metrics open for appending.
+/// The folder of one run, with its metrics open for appending. One that nothing was written to disappears again, so that a
+/// run that could not begin may be tried again under the same name.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
     metrics: File,
+    untouched: bool,
+    /// Whether it was not there before.
+    made: bool,
+}
+
+impl Drop for RunFolder {
+    fn drop(&mut self) {
+        if self.untouched {
+            // A leftover is only untidy.
+            let _ = fs::remove_file(self.path.join(METRICS));
+            if self.made {
+                let _ = fs::remove_dir(&self.path);
+            }
+        }
+    }
 }
 
 impl RunFolder {
@@ -96,6 +112,7 @@ impl RunFolder {
     }
 
     fn open_new(path: &Path) -> Result<Self, RunFolderError> {
+        let made = !path.exists();
         make_folder(path)?;
         let unreadable = |source| RunFolderError::Unreadable { path: path.into(), source };
         if fs::read_dir(path).map_err(unreadable)?.next().is_some() {
@@ -104,7 +121,7 @@ impl RunFolder {
         // `create_new` settles a race between two runs that both found the folder empty.
         let file = path.join(METRICS);
         match OpenOptions::new().append(true).create_new(true).open(&file) {
-            Ok(metrics) => Ok(RunFolder { path: path.into(), metrics }),
+            Ok(metrics) => Ok(RunFolder { path: path.into(), metrics, untouched: true, made }),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 Err(RunFolderError::Occupied { path: path.into() })
             }
@@ -128,7 +145,7 @@ impl RunFolder {
         }
         write_atomic(&file, &kept)?;
         match OpenOptions::new().append(true).open(&file) {
-            Ok(metrics) => Ok(RunFolder { path: path.into(), metrics }),
+            Ok(metrics) => Ok(RunFolder { path: path.into(), metrics, untouched: false, made: false }),
             Err(source) => Err(RunFolderError::Unwritable { path: file, source }),
         }
     }
@@ -143,12 +160,14 @@ impl RunFolder {
         let path = self.path.join(METRICS);
         let mut bytes = Vec::with_capacity(192);
         push_line(&mut bytes, line, &path)?;
+        self.untouched = false;
         self.metrics.write_all(&bytes).map_err(|source| RunFolderError::Unwritable { path, source })
     }
 
     /// Writes `bytes` to the file `name` of this folder, whole or not at all.
-    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, RunFolderError> {
+    pub fn write(&mut self, name: &str, bytes: &[u8]) -> Result<PathBuf, RunFolderError> {
         let path = self.path.join(name);
+        self.untouched = false;
         write_atomic(&path, bytes)?;
         Ok(path)
     }
@@ -258,6 +277,18 @@ mod tests {
     fn an_empty_folder_is_taken() {
         let root = tempfile::tempdir().unwrap();
         assert!(RunFolder::create("x", Some(root.path())).is_ok());
+    }
+
+    #[test]
+    fn a_run_that_did_not_begin_leaves_nothing() {
+        let root = tempfile::tempdir().unwrap();
+        let out = root.path().join("run");
+        drop(RunFolder::create("x", Some(&out)).unwrap());
+        assert!(!out.exists());
+        drop(RunFolder::create("x", Some(root.path())).unwrap());
+        assert!(root.path().is_dir(), "it was there before");
+        RunFolder::create("x", Some(&out)).unwrap().append(&line(1)).unwrap();
+        assert_eq!(RunFolder::read_metrics(&out).unwrap().0.len(), 1);
     }
 
     #[test]

@@ -50,7 +50,7 @@ struct Chunking {
 impl Chunking {
     /// By sizes alone.
     fn new([batch, m, n, k]: [usize; 4], whole_rows: bool) -> Chunking {
-        let flops = 2 * batch.saturating_mul(m).saturating_mul(n).saturating_mul(k.max(1));
+        let flops = 2usize.saturating_mul(batch).saturating_mul(m).saturating_mul(n).saturating_mul(k.max(1));
         let (mut rows, mut columns) = (m.clamp(1, 128), n.max(1));
         let count = |rows, columns| Chunking { rows, columns }.count([batch, m, n, k]);
         let halve = |x: usize, unit: usize| x.div_ceil(2).next_multiple_of(unit);

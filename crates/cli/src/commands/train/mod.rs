@@ -1,7 +1,7 @@
 //! `onestep train`: a training run, from the data to the report.
 //!
-//! What differs between the models is a [`Task`]; the loop around it is one: feed, step, record, evaluate, save. Ctrl-C
-//! ends it after the current step, and everything is kept as at its end.
+//! What differs between the models is a [`Task`]; the loop around it is one: feed, step, record, save, evaluate. Ctrl-C
+//! ends it after the current step, and everything is kept as at its end, with a quick evaluation and no sample.
 
 mod digits;
 mod gpt;
@@ -34,7 +34,7 @@ trait Task {
     fn lines(&self) -> Vec<(String, String)>;
     /// Fills the inputs of the next step.
     fn next(&mut self) -> Result<[Array; 2], CommandError>;
-    /// Evaluates the state; `thorough` at the end of the run.
+    /// Evaluates the state; `thorough` at the end of a run that was not interrupted.
     fn evaluate(&mut self, state: &mut State, thorough: bool) -> Result<EvalRecord, CommandError>;
     /// A loss to compare with, and whose it is.
     fn baseline(&self) -> Option<(String, f64)>;
@@ -100,6 +100,7 @@ fn run(
     progress.note(&format!("{} on {device:?}; keeping the run in {}", task.title(), folder.path().display()));
 
     let mut state = step.init(plan.seed)?;
+    let model = folder.path().join("model.safetensors");
     let (mut steps, mut evals): (Vec<StepRecord>, Vec<EvalRecord>) = (vec![], vec![]);
     let mut diverged = None;
     for n in 1..=plan.steps {
@@ -116,8 +117,12 @@ fn run(
         };
         let stop = interrupt.requested();
         let last = n == plan.steps || stop;
+        if last {
+            // Before the evaluation, which takes a while: a second Ctrl-C loses nothing.
+            state.save(&model)?;
+        }
         let eval = match last || n % plan.eval_every == 0 {
-            true => Some(EvalRecord { step: n, ..task.evaluate(&mut state, last)? }),
+            true => Some(EvalRecord { step: n, ..task.evaluate(&mut state, last && !stop)? }),
             false => None,
         };
         folder.append(&MetricsLine::new(record, eval))?;
@@ -132,16 +137,17 @@ fn run(
             break;
         }
         if stop {
-            progress.note("stopped by Ctrl-C; saving");
+            progress.note("stopped by Ctrl-C");
             break;
         }
     }
     let interrupted = (steps.len() as u64) < plan.steps;
-    state.save(folder.path().join("model.safetensors"))?;
     if let Some(diverged) = diverged {
+        state.save(&model)?;
         return Err(diverged);
     }
-    let sample = task.sample(&mut state)?;
+    // Who presses Ctrl-C does not want to wait for it.
+    let sample = if interrupted { None } else { task.sample(&mut state)? };
 
     let times: Vec<f64> = steps.iter().map(|s| s.step_ms).collect();
     let median = quantile(&times, 0.5);

@@ -1,0 +1,197 @@
+//! Runs that go well, and runs that are interrupted.
+
+use crate::common::{Said, names, program, run};
+use onestep::io::safetensors;
+use onestep::{Graph, State};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const FILES: [&str; 4] = ["metrics.jsonl", "model.safetensors", "report.html", "step.onestep"];
+
+/// Whether all these keys hold finite numbers.
+#[track_caller]
+fn numbers(json: &serde_json::Value, keys: &[&str]) {
+    for key in keys {
+        assert!(json[key].as_f64().is_some_and(f64::is_finite), "{key}: {json}");
+    }
+}
+
+/// What every run's folder holds.
+#[track_caller]
+fn whole(folder: &Path, steps: usize) {
+    assert_eq!(names(folder), FILES);
+    let metrics = std::fs::read_to_string(folder.join("metrics.jsonl")).unwrap();
+    assert!(metrics.ends_with('\n'));
+    let lines: Vec<serde_json::Value> =
+        metrics.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), steps);
+    for (i, line) in lines.iter().enumerate() {
+        assert_eq!(line["step"], i + 1);
+        numbers(line, &["train_loss", "lr", "step_ms", "items_per_second"]);
+    }
+    numbers(lines.last().unwrap(), &["val_loss"]);
+    let mut state = State::new();
+    state.load(folder.join("model.safetensors")).unwrap();
+    assert_eq!(state.scalar("opt/step").unwrap(), steps as f64);
+    // The kept graph is the step that the kept state fits.
+    let graph = Graph::parse(&std::fs::read_to_string(folder.join("step.onestep")).unwrap()).unwrap();
+    assert_eq!(graph.states.len(), state.len());
+    assert!(graph.states.iter().all(|s| state.contains(&s.name)));
+    let page = std::fs::read_to_string(folder.join("report.html")).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"));
+    for outside in ["src=", "href=", "url(", "@import", "<link", "<iframe", "fetch("] {
+        assert!(!page.contains(outside), "the page refers to something outside itself: {outside}");
+    }
+}
+
+#[test]
+fn digits_in_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = run(folder.path(), "train digits --steps 5 --json --out kept");
+    assert_eq!(said.out.lines().count(), 1, "{}", said.out);
+    assert_eq!(said.err, "");
+    let json = said.json();
+    numbers(
+        &json,
+        &[
+            "steps",
+            "train_loss",
+            "val_loss",
+            "test_accuracy",
+            "step_ms_median",
+            "items_per_second",
+            "compile_ms",
+            "plan_peak_bytes",
+        ],
+    );
+    assert!(json.as_object().unwrap().contains_key("baseline_val_loss"));
+    assert_eq!(
+        (&json["steps"], &json["interrupted"], &json["out"]),
+        (&5.into(), &false.into(), &"kept".into())
+    );
+    whole(&folder.path().join("kept"), 5);
+}
+
+#[test]
+fn digits_are_learned() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = run(folder.path(), "train digits --json --out kept").json();
+    assert!(json["test_accuracy"].as_f64().unwrap() >= 0.97, "{json}");
+    whole(&folder.path().join("kept"), 1000);
+}
+
+#[test]
+fn a_run_for_a_person_has_its_own_folder_and_says_where() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = run(folder.path(), "train digits --steps 3");
+    assert_eq!((said.code, said.out.as_str()), (Some(0), ""));
+    assert!(said.err.contains("test accuracy") && said.err.contains("report: runs/digits-"), "{}", said.err);
+    let runs = names(&folder.path().join("runs"));
+    assert_eq!(runs.len(), 1);
+    whole(&folder.path().join("runs").join(&runs[0]), 3);
+}
+
+#[test]
+fn a_seed_decides_every_byte() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = |name: &str, arguments: &str| {
+        run(folder.path(), &format!("train digits --steps 40 --json --out {name} {arguments}")).json();
+        std::fs::read(folder.path().join(name).join("model.safetensors")).unwrap()
+    };
+    let first = model("a", "--seed 1 --threads 2");
+    assert!(first == model("b", "--seed 1 --threads 2"), "again");
+    assert!(first == model("c", "--seed 1 --threads 1"), "on one thread");
+    assert!(first == model("d", "--threads 3"), "1 is the seed unless told otherwise");
+    assert!(first != model("e", "--seed 2 --threads 2"));
+}
+
+/// To its end, with the evaluation on the whole held-out text and a sample.
+#[test]
+#[cfg_attr(debug_assertions, ignore = "takes half a minute without optimisation")]
+fn a_gpt_to_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = run(folder.path(), "train gpt --steps 2 --batch 1 --json --out kept").json();
+    assert_eq!(json["interrupted"], false);
+    whole(&folder.path().join("kept"), 2);
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_keeps_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = "train gpt --batch 1 --steps 100000 --json --out kept";
+    let child = program(folder.path())
+        .args(arguments.split_whitespace())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let metrics = folder.path().join("kept/metrics.jsonl");
+    let lines = || std::fs::read_to_string(&metrics).unwrap_or_default().lines().count();
+    let start = Instant::now();
+    while lines() < 2 {
+        assert!(start.elapsed() < Duration::from_secs(60), "it does not train");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let json = Said::of(child.wait_with_output().unwrap()).json();
+    assert_eq!(json["interrupted"], true);
+    let steps = json["steps"].as_u64().unwrap() as usize;
+    assert!((2..100_000).contains(&steps));
+    whole(&folder.path().join("kept"), steps);
+    numbers(&json, &["train_loss", "val_loss", "baseline_val_loss", "compile_ms", "plan_peak_bytes"]);
+    assert!(json.as_object().unwrap().contains_key("test_accuracy"));
+    let (model, _) = safetensors::load(folder.path().join("kept/model.safetensors")).unwrap();
+    assert!(model.iter().any(|(name, _)| name == "block.3.attn.q.weight"));
+}
+
+#[test]
+fn benches_in_json() {
+    let folder = tempfile::tempdir().unwrap();
+    for bench in ["mlp --batch 16", "gpt-mini --batch 1"] {
+        let said = run(folder.path(), &format!("bench {bench} --seconds 0.05 --threads 2 --json"));
+        let json = said.json();
+        let keys = [
+            "ms_median",
+            "ms_p10",
+            "ms_p90",
+            "first_ms",
+            "gflops",
+            "rss_bytes",
+            "threads",
+            "loss_first",
+            "loss_last",
+        ];
+        numbers(&json, &keys);
+        assert_eq!(json["threads"], 2);
+        let ms = |key: &str| json[key].as_f64().unwrap();
+        assert!(0.0 < ms("ms_p10") && ms("ms_p10") <= ms("ms_median") && ms("ms_median") <= ms("ms_p90"));
+        assert!(ms("loss_last") < ms("loss_first"), "it trains: {json}");
+    }
+    let said = run(folder.path(), "bench mlp --batch 4 --seconds 0.01 --profile");
+    assert!(
+        said.out.contains("GFLOP/s") && said.out.contains("kernels") && said.out.contains('%'),
+        "{}",
+        said.out
+    );
+    assert_eq!(names(folder.path()), [""; 0], "a bench keeps nothing");
+}
+
+#[test]
+fn help_texts() {
+    let folder = tempfile::tempdir().unwrap();
+    for (arguments, words) in [
+        ("--help", &["train", "inspect", "bench", "ONESTEP_DUMP"][..]),
+        ("train --help", &["gpt", "digits", "--steps", "--seed", "--threads", "--out", "--json", "Ctrl-C"]),
+        ("inspect --help", &["--json", "--dim", "NAME=SIZE", "step.onestep"]),
+        ("bench --help", &["mlp", "gpt-mini", "--seconds", "--profile", "--json"]),
+        ("--version", &["onestep 0."]),
+    ] {
+        let said = run(folder.path(), arguments);
+        assert_eq!(said.code, Some(0), "{arguments}");
+        assert!(words.iter().all(|w| said.out.contains(w)), "{arguments}: {}", said.out);
+    }
+    let said = run(folder.path(), "");
+    assert!(said.code == Some(2) && said.err.contains("Usage"), "{}", said.err);
+}

@@ -1,0 +1,16 @@
+//! Faults that systems of this kind have had, each at the level of the compiled program that a user runs. What is asked
+//! here is never asked of the interpreter alone; where an oracle is needed, the interpreter is that oracle.
+
+mod common;
+
+mod contracts;
+mod decode;
+mod dropout;
+mod errors;
+mod hostile;
+mod indices;
+mod numerics;
+mod oracle;
+mod overflow;
+mod training;
+mod ways;
