@@ -23,6 +23,7 @@
 
 mod activation;
 mod attention;
+mod decode;
 mod dropout;
 mod gpt;
 mod init;
