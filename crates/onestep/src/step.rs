@@ -116,8 +116,7 @@ impl TrainingStep {
     pub fn compile(self, device: &Device) -> Result<CompiledStep, Error> {
         let graph = self.with_metrics()?;
         let Some(rule) = self.rule else {
-            let what = "the training step has no optimizer; add one with .optimizer(AdamW::new(3e-4))";
-            return Err(Error::Build(what.into()));
+            return Err(failed(OptimError::NoOptimizer));
         };
         compile_training_step(&graph, &self.loss, self.params, rule, &self.step, device, &self.options)
     }
