@@ -72,15 +72,20 @@ fn decompositions_equal_references() {
     let want = [
         "attention",
         "attention_grad",
+        "convolution",
+        "convolution_input_grad",
+        "convolution_weight_grad",
         "cross_entropy",
         "dropout",
         "gelu",
         "layer_norm",
         "log_softmax",
+        "max_pool",
         "mean",
         "rms_norm",
         "silu",
         "softmax",
+        "sum_pool",
     ];
     assert_eq!(composites, want.into_iter().collect());
 }

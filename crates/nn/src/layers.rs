@@ -119,7 +119,7 @@ pub fn embedding_with<'g>(
 
 /// A parameter `<name>.<what>` of the dtype in which `x` is computed: `f32` at least.
 #[track_caller]
-fn parameter<'g>(
+pub(crate) fn parameter<'g>(
     g: &'g GraphBuilder,
     name: &str,
     what: &str,

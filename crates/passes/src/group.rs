@@ -5,8 +5,11 @@
 //!    alive longer.
 //! 2. A loop kernel joins the latest dispatch of loops that stands after everything that it reads, when nothing stands in
 //!    between, or when its results are small.
+//!
+//! Neither step brings a read of a state's old value past the kernel that computes the new one, nor into one dispatch with
+//! it: that would cost a copy of the state.
 
-use crate::schedule::{BufferId, Kernel, LoopKernel, Schedule};
+use crate::schedule::{BufferId, BufferKind, Kernel, LoopKernel, Schedule};
 use std::collections::HashMap;
 
 /// Results of at most this many bytes may live longer than they must.
@@ -34,8 +37,13 @@ fn sink(schedule: &Schedule) -> Vec<Kernel> {
     let kept = |b: &BufferId| {
         schedule.outputs.iter().any(|(_, o)| o == b)
             || schedule.states.iter().any(|s| s.update == Some(*b))
-            || !matches!(schedule.buffer(*b).kind, crate::schedule::BufferKind::Temp)
+            || !matches!(schedule.buffer(*b).kind, BufferKind::Temp)
     };
+    let updates = updates(schedule);
+    let mut writer: HashMap<BufferId, usize> = HashMap::new();
+    for (i, k) in schedule.kernels.iter().enumerate() {
+        writer.extend(k.writes().iter().filter_map(|b| updates.get(b)).map(|&old| (old, i)));
+    }
     for i in (0..n).rev() {
         let k = &schedule.kernels[i];
         let reads = k.reads();
@@ -45,8 +53,9 @@ fn sink(schedule: &Schedule) -> Vec<Kernel> {
         {
             let target = k.writes().iter().filter_map(|b| first_read.get(b)).min().copied();
             if let Some(target) = target {
+                let overtakes = |b: &BufferId| writer.get(b).is_some_and(|&w| i < w && w < target);
                 let alive = |b: &BufferId| {
-                    kept(b)
+                    kept(b) && !overtakes(b)
                         || schedule.buffer(*b).bytes() <= SMALL
                         || last_read.get(b).is_some_and(|&l| l >= target)
                 };
@@ -69,12 +78,21 @@ fn sink(schedule: &Schedule) -> Vec<Kernel> {
     order.into_iter().map(|i| schedule.kernels[i].clone()).collect()
 }
 
+/// For each buffer with a state's new value, the buffer with its old one.
+fn updates(schedule: &Schedule) -> HashMap<BufferId, BufferId> {
+    schedule.states.iter().filter_map(|s| Some((s.update?, s.buffer))).collect()
+}
+
 /// Step 2.
 fn gather(schedule: &Schedule) -> Vec<Kernel> {
     let mut out: Vec<Kernel> = vec![];
     let mut written: HashMap<BufferId, usize> = HashMap::new();
+    let mut read: HashMap<BufferId, usize> = HashMap::new();
+    let updates = updates(schedule);
     for k in &schedule.kernels {
-        let ready = k.reads().iter().filter_map(|b| written.get(b)).map(|&at| at + 1).max().unwrap_or(0);
+        let operands = k.reads().into_iter().filter_map(|b| written.get(&b).copied());
+        let old = k.writes().into_iter().filter_map(|b| read.get(updates.get(&b)?).copied());
+        let ready = operands.chain(old).map(|at| at + 1).max().unwrap_or(0);
         let mut home = None;
         if let Kernel::Loops(parts) = k {
             let small = written_bytes(schedule, k) <= SMALL;
@@ -92,6 +110,10 @@ fn gather(schedule: &Schedule) -> Vec<Kernel> {
         });
         for b in k.writes() {
             written.insert(b, at);
+        }
+        for b in k.reads() {
+            let last = read.entry(b).or_insert(at);
+            *last = (*last).max(at);
         }
     }
     for k in &mut out {

@@ -68,12 +68,53 @@ pub fn indices(graph: &Graph) -> Result<(Graph, Vec<Site>), GraphError> {
     let none = g.full(DType::I32, (), i32::MAX as f64);
     let fine = first.equals(none);
     g.output(OUTPUT, fine.select(g.full(DType::I32, (), 0.0), first));
+    let mut guard = None;
     if let Some(before) = graph.guard {
-        g.set_guard(g.tensor(before).and(fine));
+        let both = g.tensor(before).and(fine);
+        g.set_guard(both);
+        guard = both.value().map(|both| (before, both));
     } else if graph.updates.iter().any(|u| u.guarded) {
         g.set_guard(fine);
     }
-    Ok((g.build()?, sites))
+    let built = g.build()?;
+    let replaced = guard.and_then(|(before, both)| everywhere(&built, before, both));
+    Ok((replaced.unwrap_or(built), sites))
+}
+
+/// The graph with every reader of the old guard reading the new one, so that what is computed from it (a count of skipped
+/// steps) knows of bad indices too. `None` when an index depends on the old guard itself.
+fn everywhere(graph: &Graph, before: ValueId, both: ValueId) -> Option<Graph> {
+    let mut out = graph.clone();
+    for node in &mut out.nodes {
+        if !node.results.contains(&both) {
+            node.operands.iter_mut().filter(|v| **v == before).for_each(|v| *v = both);
+        }
+    }
+    for v in out.outputs.iter_mut().map(|o| &mut o.value).chain(out.updates.iter_mut().map(|u| &mut u.value))
+    {
+        if *v == before {
+            *v = both;
+        }
+    }
+    // The checks stand at the end of the body: readers of the guard go behind them, in their old order.
+    let mut known: HashSet<ValueId> = out.body.params.iter().copied().collect();
+    let mut waiting = std::mem::take(&mut out.body.nodes);
+    while !waiting.is_empty() {
+        let (ready, rest): (Vec<_>, Vec<_>) = waiting.iter().partition(|id| {
+            let node = out.node(**id);
+            let ready = node.operands.iter().all(|v| known.contains(v));
+            if ready {
+                known.extend(&node.results);
+            }
+            ready
+        });
+        if ready.is_empty() {
+            return None;
+        }
+        out.body.nodes.extend(ready);
+        waiting = rest;
+    }
+    Some(out)
 }
 
 /// Whether the indices are known to be fine: they count along an axis that is short enough.

@@ -9,6 +9,7 @@ use crate::{
 use onestep_ir::Graph;
 use onestep_ir::inline_calls;
 use onestep_ir::rewrite::eliminate_dead;
+use std::time::{Duration, Instant};
 
 /// Options of the pipeline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,6 +41,8 @@ pub struct Compiled {
     pub sites: Vec<Site>,
     /// With [`Options::dump`]: the text after each pass, by its name.
     pub dumps: Vec<(&'static str, String)>,
+    /// How long each pass took, by its name, in order.
+    pub times: Vec<(&'static str, Duration)>,
 }
 
 /// A pass from graph to graph.
@@ -60,8 +63,11 @@ pub fn compile(graph: &Graph, target: &dyn Target, options: &Options) -> Result<
         ("simplify-3", &|g| Ok(simplify::simplify(g)?)),
         ("dead-2", &|g| Ok(eliminate_dead(g))),
     ];
-    let mut dumps = vec![];
+    let (mut dumps, mut times) = (vec![], vec![]);
+    let mut start = Instant::now();
     let mut keep = |name, text: &dyn Fn() -> String| {
+        let now = Instant::now();
+        times.push((name, now - std::mem::replace(&mut start, now)));
         if options.dump {
             dumps.push((name, text()));
         }
@@ -85,5 +91,5 @@ pub fn compile(graph: &Graph, target: &dyn Target, options: &Options) -> Result<
     let plan_options = PlanOptions { alignment: target.alignment(), ..options.plan };
     let plan = plan::plan(&schedule, &plan_options)?;
     keep("plan", &|| plan::PlanOf(&schedule, &plan).to_string());
-    Ok(Compiled { graph: g, schedule, plan, sites, dumps })
+    Ok(Compiled { graph: g, schedule, plan, sites, dumps, times })
 }

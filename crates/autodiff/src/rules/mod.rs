@@ -5,6 +5,7 @@ mod binary;
 mod broadcast;
 mod cast;
 mod concat;
+mod convolution;
 mod cross_entropy;
 mod dropout;
 mod dynamic_slice;
@@ -15,6 +16,7 @@ mod gelu;
 mod layer_norm;
 mod log_softmax;
 mod matmul;
+mod max_pool;
 mod mean;
 mod pad;
 mod reduce;
@@ -101,6 +103,11 @@ pub(crate) fn rule(op: &Op) -> Rule<'_> {
         Op::Call(_) => Rule::Inline,
         Op::ArgReduce(_) => Rule::Ends("its result is an index"),
         Op::RandomBits(_) => Rule::Ends("its result is random bits"),
+        Op::Convolution(op) => Rule::Explicit(op),
+        Op::ConvolutionInputGrad(op) => Rule::Explicit(op),
+        Op::ConvolutionWeightGrad(op) => Rule::Explicit(op),
+        Op::MaxPool(op) => Rule::Explicit(op),
+        Op::SumPool(_) => Rule::Decomposition,
     }
 }
 

@@ -6,8 +6,9 @@ use common::{Case, dense, noise, random};
 use onestep_cpu::library::accepts;
 use onestep_ir::op::Range;
 use onestep_ir::ops::{
-    ArgKind, ArgReduce, Attention, AttentionGrad, AttentionLayout, DynamicSlice, DynamicUpdateSlice, Gather,
-    GatherAlong, ScatterAdd, ScatterAddAlong, Unary, UnaryKind,
+    ArgKind, ArgReduce, Attention, AttentionGrad, AttentionLayout, Convolution, ConvolutionInputGrad,
+    ConvolutionWeightGrad, DynamicSlice, DynamicUpdateSlice, Gather, GatherAlong, MaxPool, ScatterAdd,
+    ScatterAddAlong, Unary, UnaryKind, Window,
 };
 use onestep_ir::{Array, DType, Dense, Op, OpRule, Real, Type};
 use onestep_passes::schedule::{Kernel, LibraryKernel, View};
@@ -95,8 +96,8 @@ fn the_samples_of_every_accepted_op() {
             }
         }
     }
-    let want = "argmax argmin attention attention_grad dynamic_slice dynamic_update_slice gather gather_along \
-                scatter_add scatter_add_along";
+    let want = "argmax argmin attention attention_grad convolution convolution_input_grad convolution_weight_grad \
+                dynamic_slice dynamic_update_slice gather gather_along max_pool scatter_add scatter_add_along";
     assert_eq!(seen.into_iter().collect::<Vec<_>>().join(" "), want);
 }
 
@@ -296,5 +297,53 @@ fn attention_of_views_has_the_bits_of_attention_of_copies() {
     let viewed = viewed.run();
     for i in 0..results.len() {
         assert_eq!(copied[3 + i].bytes(), viewed[3 + i].bytes());
+    }
+}
+
+/// Convolutions with several blocks, panels, parts and chunks, against the references of all three ops.
+#[test]
+fn large_convolutions_and_their_gradients() {
+    let window = |axes: usize, stride, padding, dilation| {
+        Window::plain(axes)
+            .strides(&vec![stride; axes])
+            .padding(&vec![padding; axes])
+            .dilations(&vec![dilation; axes])
+    };
+    for (window, groups, x, w) in [
+        (window(2, 1, 0, 1), 1, vec![3, 1, 14, 13], vec![33, 1, 3, 3]),
+        (window(2, 1, 1, 1), 1, vec![2, 20, 9, 40], vec![10, 20, 3, 3]),
+        (window(2, 2, 1, 1), 2, vec![1, 34, 25, 10], vec![18, 17, 3, 2]),
+        (window(2, 1, 0, 1), 1, vec![5, 40, 6, 6], vec![70, 40, 1, 1]),
+        (window(1, 3, 2, 2), 1, vec![2, 3, 900], vec![5, 3, 7]),
+        (window(3, 1, 1, 2), 1, vec![1, 2, 7, 8, 9], vec![4, 2, 2, 3, 2]),
+        (window(2, 1, 2, 1), 9, vec![2, 9, 11, 3], vec![9, 1, 5, 5]),
+        // A batch of 17 is no multiple of the parts.
+        (window(2, 1, 0, 1), 1, vec![17, 2, 18, 18], vec![3, 2, 2, 2]),
+    ] {
+        for (dtype, tolerance) in [(DType::F32, 5e-5), (DType::F64, 1e-11)] {
+            let op = Convolution { window: window.clone(), groups };
+            let out = window.out_sizes(&x[2..], &w[2..]).unwrap();
+            let (xs, ws) = (random(dtype, &x, 1), random(dtype, &w, 2));
+            let dy = random(dtype, &[&[x[0], w[0]], &out[..]].concat(), 3);
+            check(&op.into(), &[xs.clone(), ws.clone()], tolerance);
+            let (window, input_size, kernel_size) = (window.clone(), x[2..].to_vec(), w[2..].to_vec());
+            let op = ConvolutionInputGrad { window: window.clone(), groups, input_size };
+            check(&op.into(), &[dy.clone(), ws], tolerance);
+            check(&ConvolutionWeightGrad { window, groups, kernel_size }.into(), &[xs, dy], tolerance);
+        }
+    }
+}
+
+#[test]
+fn max_pool_takes_the_first_nan_else_the_first_of_equals() {
+    let mut values: Vec<f64> = noise(3, 4 * 17 * 12).iter().map(|x| (x * 3.0).round()).collect();
+    (0..9).for_each(|i| values[i * 31 + 5] = f64::NAN);
+    for dtype in [DType::F32, DType::F64] {
+        let x = Array::from_f64(dtype, &[2, 2, 17, 12], &values).unwrap();
+        for window in
+            [Window::tiles(&[2, 2]), Window::plain(2).strides(&[2, 1]).padding(&[1, 1]).dilations(&[1, 3])]
+        {
+            check(&MaxPool { kernel: vec![2, 2], window }.into(), std::slice::from_ref(&x), 0.0);
+        }
     }
 }

@@ -111,6 +111,8 @@ pub struct InspectArgs {
 pub enum Bench {
     /// 784-256-10, ReLU, cross-entropy, Adam.
     Mlp,
+    /// 1×28×28 pixels, convolutions of 3×3 to 32 and 64 channels, 2×2 maximum, 128, 10; SGD with momentum.
+    Cnn,
     /// GPT: width 128, 4 layers, 4 heads, 128 bytes, AdamW.
     GptMini,
 }
@@ -121,7 +123,7 @@ pub struct BenchArgs {
     /// What to time.
     #[arg(value_enum)]
     pub model: Bench,
-    /// Images or sequences a step [default: mlp 128, gpt-mini 8]
+    /// Images or sequences a step [default: mlp 128, cnn 64, gpt-mini 8]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=65_536))]
     pub batch: Option<u64>,
     /// Seconds to measure

@@ -1,7 +1,7 @@
 //! `onestep bench`: the time of the steady training step.
 
 use super::args::{Bench, BenchArgs};
-use super::models::{GptShape, gpt_graph, mlp_graph};
+use super::models::{GptShape, cnn_graph, cnn_training_flops, gpt_graph, mlp_graph};
 use super::{CommandError, device, print, quantile};
 use onestep::ir::random;
 use onestep::nn::GptInit;
@@ -49,6 +49,14 @@ pub fn bench(args: &BenchArgs) -> Result<(), CommandError> {
             let inputs = [Array::new(&[batch, 784], &x)?, integers(&[batch], 10, "y")?];
             let (a, b) = (2.0 * (batch * 784 * 256) as f64, 2.0 * (batch * 256 * 10) as f64);
             ("mlp", batch, 2.0 * a + 3.0 * b, step, inputs)
+        }
+        Bench::Cnn => {
+            let batch = args.batch.unwrap_or(64) as usize;
+            let rule = Sgd::new(0.01).momentum(0.9);
+            let step = TrainingStep::new(cnn_graph(28, batch)?).optimizer(rule).compile(&device)?;
+            let x: Vec<f32> = numbers(batch * 784, "x").map(|u| (u * 2.0 - 1.0) as f32).collect();
+            let inputs = [Array::new(&[batch, 784], &x)?, integers(&[batch], 10, "y")?];
+            ("cnn", batch, cnn_training_flops(28, batch), step, inputs)
         }
         Bench::GptMini => {
             let batch = args.batch.unwrap_or(8) as usize;

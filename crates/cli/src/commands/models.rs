@@ -1,6 +1,6 @@
 //! The models that the program trains and times, as graphs.
 
-use onestep::nn::{Activation, Gpt, GptInit, mlp_classifier};
+use onestep::nn::{Activation, Cnn, Gpt, GptInit, mlp_classifier};
 use onestep::prelude::*;
 
 /// Sizes of a byte-level GPT.
@@ -64,4 +64,27 @@ pub fn mlp_graph(inputs: usize, hidden: usize, classes: usize, batch: usize) -> 
     let logits = mlp_classifier(&g, x, &[hidden], classes, Activation::Relu);
     g.output("accuracy", logits.argmax(-1).equals(y).mean());
     Ok(g.finish(logits.cross_entropy(y))?)
+}
+
+/// A classifier of square images by convolutions: inputs `x`, `[B, side²]` of `f32`, and `y`, `[B]` of `i32`; outputs `loss`
+/// and `accuracy`.
+pub fn cnn_graph(side: usize, batch: usize) -> Result<Graph, Error> {
+    let g = GraphBuilder::new("cnn");
+    let x = g.input("x", F32, (dim("B").at_most(batch), side * side));
+    let y = g.input("y", I32, (dim("B"),));
+    let images = x.reshape(vec![x.shape().0[0].clone(), 1.into(), side.into(), side.into()]);
+    let logits = Cnn::SMALL.build(&g, images);
+    g.output("accuracy", logits.argmax(-1).equals(y).mean());
+    Ok(g.finish(logits.cross_entropy(y))?)
+}
+
+/// FLOPs of one training step of that classifier on so many images: forward and both gradients, without the first
+/// layer's input gradient.
+pub fn cnn_training_flops(side: usize, images: usize) -> f64 {
+    let Cnn { channels: [first, second], hidden, classes } = Cnn::SMALL;
+    let (a, b) = ((side - 2).pow(2), (side - 4).pow(2));
+    let conv1 = 2.0 * (images * a * first * 9) as f64;
+    let conv2 = 2.0 * (images * b * second * first * 9) as f64;
+    let fc = 2.0 * (images * hidden * (((side - 4) / 2).pow(2) * second + classes)) as f64;
+    2.0 * conv1 + 3.0 * (conv2 + fc)
 }

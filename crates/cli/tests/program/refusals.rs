@@ -146,3 +146,23 @@ fn an_output_that_is_full_or_gone() {
     let status = program(folder.path()).args(["inspect", "missing"]).stdout(full()).stderr(full()).status();
     assert_eq!(status.unwrap().code(), Some(1));
 }
+
+/// A loss that is not a number any more: the run stops, and the state that is kept is the last finite one.
+#[test]
+fn a_run_that_diverges() {
+    let folder = tempfile::tempdir().unwrap();
+    run(folder.path(), "train digits --lr 1e6 --steps 200 --json --out kept").refused(&[
+        "the loss became",
+        "at step",
+        "--lr",
+    ]);
+    let kept = folder.path().join("kept");
+    assert_eq!(names(&kept), ["metrics.jsonl", "model.safetensors"]);
+    let metrics = fs::read_to_string(kept.join("metrics.jsonl")).unwrap();
+    assert!(metrics.lines().last().unwrap().contains("\"train_loss\":null"), "{metrics}");
+    let mut state = onestep::State::new();
+    state.load(kept.join("model.safetensors")).unwrap();
+    for name in state.names() {
+        assert!(state.get(name).unwrap().to_f64().iter().all(|x| x.is_finite()), "{name}");
+    }
+}

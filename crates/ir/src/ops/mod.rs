@@ -10,6 +10,9 @@ mod cast;
 mod compare;
 mod concat;
 mod constant;
+mod convolution;
+mod convolution_input_grad;
+mod convolution_weight_grad;
 mod cross_entropy;
 mod dropout;
 mod dynamic_slice;
@@ -21,6 +24,7 @@ mod iota;
 mod layer_norm;
 mod log_softmax;
 mod matmul;
+mod max_pool;
 mod mean;
 mod pad;
 mod random_bits;
@@ -33,8 +37,10 @@ mod select;
 mod silu;
 mod slice;
 mod softmax;
+mod sum_pool;
 mod transpose;
 mod unary;
+mod window;
 
 pub use arg_reduce::{ArgKind, ArgReduce};
 pub use attention::{Attention, AttentionLayout};
@@ -46,6 +52,9 @@ pub use cast::Cast;
 pub use compare::{Compare, CompareKind};
 pub use concat::Concat;
 pub use constant::Constant;
+pub use convolution::{Convolution, ConvolutionSizes};
+pub use convolution_input_grad::ConvolutionInputGrad;
+pub use convolution_weight_grad::ConvolutionWeightGrad;
 pub use cross_entropy::CrossEntropy;
 pub use dropout::Dropout;
 pub use dynamic_slice::DynamicSlice;
@@ -57,6 +66,7 @@ pub use iota::Iota;
 pub use layer_norm::LayerNorm;
 pub use log_softmax::LogSoftmax;
 pub use matmul::Matmul;
+pub use max_pool::MaxPool;
 pub use mean::Mean;
 pub use pad::Pad;
 pub use random_bits::RandomBits;
@@ -69,8 +79,10 @@ pub use select::Select;
 pub use silu::Silu;
 pub use slice::Slice;
 pub use softmax::Softmax;
+pub use sum_pool::SumPool;
 pub use transpose::Transpose;
 pub use unary::{Unary, UnaryKind};
+pub use window::{Tap, Window};
 
 use crate::op::{OpRule, OpTable, Sample};
 use crate::{Attr, AttrReader, Dim, Mistake};
@@ -171,4 +183,9 @@ table!(
     Attention,
     AttentionGrad,
     Call,
+    Convolution,
+    ConvolutionInputGrad,
+    ConvolutionWeightGrad,
+    MaxPool,
+    SumPool,
 );

@@ -10,11 +10,14 @@ use crate::ops::{
 use crate::{DType, Dim, GraphBuilder, Mistake, Shape, Type, ValueId};
 
 mod nn_methods;
+mod norm_methods;
 mod reduce_methods;
 mod shape_methods;
+mod spatial_methods;
 
 pub use nn_methods::AttentionOptions;
 pub use shape_methods::{concat, stack};
+pub use spatial_methods::{ConvOptions, Divisor};
 
 /// A handle on a value: cheap to copy, tied to its builder. A poisoned handle stands for a mistake on record.
 #[derive(Clone, Copy)]

@@ -12,6 +12,7 @@ fn refused(step: &mut CompiledStep, good: &[Array], bad: &[Array]) -> (String, S
     let before = guarded(&state);
     let error = step.run(&mut state, bad).unwrap_err();
     assert!(guarded(&state) == before, "state moved: {error}");
+    assert_eq!(values(&state, "opt/skipped"), [1.0], "the refused step was not counted: {error}");
     step.run(&mut state, good).expect("the next step goes on");
     assert_eq!(values(&state, "opt/step"), [2.0]);
     match error {

@@ -139,6 +139,16 @@ impl<'a> Analysis<'a> {
         self.graph.ty(v).sizes()
     }
 
+    /// The value of which a value is a reshape, where it has no buffer of its own.
+    pub fn through_reshapes(&self, mut v: ValueId) -> ValueId {
+        while !self.forced.contains(&v)
+            && let Some(Node { op: Op::Reshape(_), operands, .. }) = self.graph.def(v)
+        {
+            v = operands[0];
+        }
+        v
+    }
+
     /// Whether a value has a buffer whatever the grouping: parameters, constants with many numbers, results of library
     /// kernels, and forced values.
     pub fn has_own_buffer(&self, v: ValueId) -> bool {
@@ -244,10 +254,13 @@ impl<'a> Analysis<'a> {
     /// The nodes (positions) that read a node's results in kernels of their own, each with the path of inlined views in
     /// between, nearest to the reader first.
     pub fn readers(&self, at: usize) -> Vec<Reader> {
+        self.nodes[at].results.iter().flat_map(|&v| self.readers_of(v)).collect()
+    }
+
+    /// The same for one value.
+    pub fn readers_of(&self, v: ValueId) -> Vec<Reader> {
         let mut out = vec![];
-        for &v in &self.nodes[at].results {
-            self.collect(v, &mut vec![], &mut out);
-        }
+        self.collect(v, &mut vec![], &mut out);
         out
     }
 

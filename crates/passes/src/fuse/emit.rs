@@ -109,9 +109,13 @@ impl<'e, 'g> Emit<'e, 'g> {
         };
         let Some(view) = a.view(v, &outside) else { return Ok(None) };
         let Some(base) = buffer(view.base) else { return Ok(None) };
+        let dtype = a.graph.ty(v).dtype;
+        if a.graph.ty(view.base).numel() == 0 {
+            // No point reads an element of nothing: what is there is the fill.
+            return Ok(Some(self.push(dtype, Expr::Literal(fill))));
+        }
         let at = place(index, &view.strides, view.offset, self.cluster.extents.len());
         let access = Access { buffer: base, place: at };
-        let dtype = a.graph.ty(v).dtype;
         Ok(Some(self.push(dtype, Expr::Load { access, bounds: bounds.to_vec(), fill })))
     }
 
@@ -135,6 +139,10 @@ impl<'e, 'g> Emit<'e, 'g> {
                 return self.pull_view(v, at, index, bounds);
             }
             Op::Reduce(r) => {
+                // A reduction is computed once a row, for its own element.
+                if member.is_none_or(|m| m.index != index) {
+                    return Err(NeedsBuffer(v));
+                }
                 let (from, none) =
                     self.cluster.operand_index(a, at, 0).ok_or(NeedsBuffer(node.operands[0]))?;
                 debug_assert!(none.is_empty());

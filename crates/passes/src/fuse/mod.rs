@@ -1,10 +1,10 @@
 //! Pass `fuse`: from a graph of primitives and accepted library ops to a schedule of kernels.
 //!
 //! 1. [`analysis`]: the kind of each node, and which values must have a buffer.
-//! 2. [`cluster`]: maps and reductions are grouped; each group becomes one loop kernel.
+//! 2. [`cluster`]: maps and reductions are grouped; each group becomes one loop kernel. [`union`] makes one group of two.
 //! 3. [`emit`]: each group is written as a loop kernel. When an index turns out not to be affine, the value in question is
 //!    given a buffer, and fusion starts over.
-//! 4. Matmuls take a loop kernel as their epilogue where the target allows it.
+//! 4. Matmuls take a loop kernel as their epilogue where the target allows it; and the kernels get an order: [`order`].
 //!
 //! [`unfused`] skips the grouping: every node is a kernel of its own. Tests hold the two equal, bit for bit.
 
@@ -12,6 +12,8 @@ mod analysis;
 mod cluster;
 mod emit;
 mod index;
+mod order;
+mod union;
 
 use crate::schedule::{
     Buffer, BufferId, BufferKind, Kernel, LibraryKernel, LoopKernel, MatmulKernel, Schedule, StateBuffer,
@@ -55,9 +57,12 @@ fn run(graph: &Graph, target: &dyn Target, merge: bool) -> Result<Schedule, Comp
         let analysis = Analysis::new(&graph, target, &forced)?;
         match Lower::new(&analysis, merge).schedule() {
             Ok(schedule) => return Ok(schedule),
-            Err(Failure::NeedsBuffer(v)) => {
-                if !forced.insert(v) {
-                    return Err(CompileError::Internal(format!("fusion cannot place value %{}", v.0)));
+            Err(Failure::NeedBuffers(values)) => {
+                let before = forced.len();
+                forced.extend(&values);
+                if forced.len() == before {
+                    let which = format!("fusion cannot place value %{}", values[0].0);
+                    return Err(CompileError::Internal(which));
                 }
             }
             Err(Failure::Cycle) => {
@@ -128,16 +133,10 @@ enum Unit {
 
 /// Why a grouping could not be written.
 enum Failure {
-    /// A value needs a buffer: try again with it.
-    NeedsBuffer(ValueId),
+    /// Values need a buffer: try again with them.
+    NeedBuffers(Vec<ValueId>),
     /// A mistake in the grouping.
     Cycle,
-}
-
-impl From<NeedsBuffer> for Failure {
-    fn from(n: NeedsBuffer) -> Failure {
-        Failure::NeedsBuffer(n.0)
-    }
 }
 
 struct Lower<'a, 'g> {
@@ -198,29 +197,33 @@ impl<'a, 'g> Lower<'a, 'g> {
     fn schedule(mut self) -> Result<Schedule, Failure> {
         self.assign_buffers();
         let hosts = self.epilogues();
-        let mut kernels = vec![];
         let order = self.ordered(&hosts).ok_or(Failure::Cycle)?;
+        // Everything that lacks a buffer is found at once: a model has the same lack in every layer.
+        let mut lacking = vec![];
+        let mut kernels = vec![];
         for unit in order {
-            kernels.push(self.kernel(unit, &hosts)?);
+            match self.kernel(unit, &hosts) {
+                Ok(kernel) => kernels.push(kernel),
+                Err(NeedsBuffer(v)) => lacking.push(v),
+            }
         }
+        let mut whole = |v: ValueId| {
+            self.whole(v).unwrap_or_else(|NeedsBuffer(v)| {
+                lacking.push(v);
+                BufferId(0)
+            })
+        };
         let graph = self.a.graph;
         let inputs = graph.inputs.iter().map(|p| (p.name.clone(), self.of[&p.value])).collect();
-        let mut outputs = vec![];
-        for o in &graph.outputs {
-            outputs.push((o.name.clone(), self.whole(o.value)?));
-        }
+        let outputs = graph.outputs.iter().map(|o| (o.name.clone(), whole(o.value))).collect();
         let mut states = vec![];
         for (i, s) in graph.states.iter().enumerate() {
-            let update = match graph.updates.iter().find(|u| u.state == i) {
-                Some(u) => Some(self.whole(u.value)?),
-                None => None,
-            };
-            states.push(StateBuffer {
-                name: s.name.clone(),
-                role: s.role,
-                buffer: self.of[&s.value],
-                update,
-            });
+            let update = graph.updates.iter().find(|u| u.state == i).map(|u| whole(u.value));
+            let (name, buffer) = (s.name.clone(), self.of[&s.value]);
+            states.push(StateBuffer { name, role: s.role, buffer, update });
+        }
+        if !lacking.is_empty() {
+            return Err(Failure::NeedBuffers(lacking));
         }
         Ok(Schedule { name: graph.name.clone(), buffers: self.buffers, kernels, inputs, states, outputs })
     }
@@ -237,59 +240,6 @@ impl<'a, 'g> Lower<'a, 'g> {
             None if matches!(self.a.kinds[at], Kind::Matmul | Kind::Library) => Some(Unit::Node(at)),
             None => None,
         }
-    }
-
-    /// For each cluster that can be a matmul's epilogue, the matmul's node.
-    fn epilogues(&self) -> HashMap<usize, usize> {
-        let mut hosts: HashMap<usize, usize> = HashMap::new();
-        let mut taken: BTreeSet<usize> = BTreeSet::new();
-        if !self.merge {
-            return hosts;
-        }
-        // The last matmul before a cluster hosts it.
-        for at in (0..self.a.nodes.len()).rev().filter(|&at| self.a.kinds[at] == Kind::Matmul) {
-            let readers = self.clusters.readers_of(at);
-            let mut ids: Vec<usize> = readers.iter().filter_map(|r| self.clusters.of[r.at]).collect();
-            ids.sort_unstable();
-            ids.dedup();
-            for id in ids {
-                if hosts.contains_key(&id) || taken.contains(&at) || self.detour(at, id) {
-                    continue;
-                }
-                if let Ok(Some(_)) = self.epilogue(at, id) {
-                    // Two kernels that each wait for a part of the other cannot be.
-                    hosts.insert(id, at);
-                    if self.ordered(&hosts).is_some() {
-                        taken.insert(at);
-                    } else {
-                        hosts.remove(&id);
-                    }
-                }
-            }
-        }
-        hosts
-    }
-
-    /// Whether a path leads from a matmul to a cluster through another kernel.
-    fn detour(&self, at: usize, id: usize) -> bool {
-        let others = self.clusters.readers_of(at).iter().filter(|r| self.clusters.of[r.at] != Some(id));
-        others.into_iter().any(|r| self.clusters.leads_to(r.at, id))
-            || self.clusters.list[id].members.keys().any(|&m| m < at && self.feeds_matmul_late(m, at))
-    }
-
-    /// Whether member `m`, which stands before the matmul, must run before it.
-    fn feeds_matmul_late(&self, m: usize, at: usize) -> bool {
-        let mut stack = vec![m];
-        let mut seen = BTreeSet::new();
-        while let Some(x) = stack.pop() {
-            if x == at {
-                return true;
-            }
-            if x < at && seen.insert(x) {
-                stack.extend(self.clusters.readers_of(x).iter().map(|r| r.at));
-            }
-        }
-        false
     }
 
     /// The cluster as an epilogue of the matmul, if it has that form and the target takes it.
@@ -315,46 +265,6 @@ impl<'a, 'g> Lower<'a, 'g> {
         }
         matmul.epilogue = Some(Box::new(kernel.clone()));
         Ok(Some((matmul, kernel)))
-    }
-
-    /// The units in an order in which each stands after those that it reads; among the free ones, the earliest of the
-    /// graph first. `None` if they wait for each other.
-    fn ordered(&self, hosts: &HashMap<usize, usize>) -> Option<Vec<Unit>> {
-        let unit = |at: usize| match self.unit_of(at)? {
-            Unit::Cluster(id) if hosts.contains_key(&id) => Some(Unit::Node(hosts[&id])),
-            u => Some(u),
-        };
-        let mut first: HashMap<Unit, usize> = HashMap::new();
-        let mut after: HashMap<Unit, BTreeSet<Unit>> = HashMap::new();
-        let mut waits: HashMap<Unit, usize> = HashMap::new();
-        for at in 0..self.a.nodes.len() {
-            let Some(u) = unit(at) else { continue };
-            let last = first.entry(u).or_insert(at);
-            *last = (*last).max(at);
-            waits.entry(u).or_insert(0);
-            for r in self.clusters.readers_of(at) {
-                if let Some(w) = unit(r.at)
-                    && w != u
-                    && after.entry(u).or_default().insert(w)
-                {
-                    *waits.entry(w).or_insert(0) += 1;
-                }
-            }
-        }
-        let mut ready: BTreeSet<(usize, Unit)> =
-            waits.iter().filter(|(_, n)| **n == 0).map(|(u, _)| (first[u], *u)).collect();
-        let mut out = vec![];
-        while let Some((_, u)) = ready.pop_first() {
-            out.push(u);
-            for w in after.get(&u).into_iter().flatten() {
-                let n = waits.get_mut(w).expect("every unit was counted");
-                *n -= 1;
-                if *n == 0 {
-                    ready.insert((first[w], *w));
-                }
-            }
-        }
-        (out.len() == waits.len()).then_some(out)
     }
 
     fn kernel(&self, unit: Unit, hosts: &HashMap<usize, usize>) -> Result<Kernel, NeedsBuffer> {

@@ -1,62 +1,71 @@
 //! Which buffers a kernel may overwrite while it reads them.
 //!
 //! A loop kernel may write `b` over `a` when it stores `b` once, at the very place where it loads `a`, everywhere and
-//! without bounds, and nothing that depends on `a` is computed in a later stage than `b`. A library kernel that changes a
-//! part of its operand may write over that operand, if it reads it as a whole and only so.
+//! without bounds, and nothing that depends on `a` is computed in a later stage than `b`. When that place is of the row, the
+//! points of a row share it: what varies in the row and depends on `a` must be of an earlier stage than `b`. A library
+//! kernel that changes a part of its operand may write over that operand, if it reads it as a whole and only so.
 
 use crate::schedule::{BufferId, Expr, Kernel, LoopKernel};
 
+/// Why a kernel cannot write over what it reads.
+const OTHER_PLACES: &str = "at other places than it writes the new one";
+const LATER_STAGE: &str = "after it has written the new one";
+const OTHER_LOOP: &str = "in another loop of its dispatch";
+const OPERAND: &str = "for every part of the new one";
+
 /// The buffers that `kernel` reads (or, for a matmul, hands to its epilogue) and that its result `b` may replace.
 pub fn candidates(kernel: &Kernel, b: BufferId) -> Vec<BufferId> {
+    let mut read = kernel.reads();
+    if let Kernel::Matmul(m) = kernel {
+        read.push(m.out);
+    }
+    read.into_iter().filter(|&a| obstacle(kernel, a, b).is_none()).collect()
+}
+
+/// What forbids that result `b` of `kernel` replaces `a`, which the kernel reads: how it reads `a`.
+pub fn obstacle(kernel: &Kernel, a: BufferId, b: BufferId) -> Option<&'static str> {
     match kernel {
         Kernel::Loops(parts) => {
-            let Some(own) = parts.iter().position(|p| p.writes().contains(&b)) else { return vec![] };
-            let others =
-                |a: &BufferId| parts.iter().enumerate().any(|(i, p)| i != own && p.reads().contains(a));
-            over(&parts[own], b).into_iter().filter(|a| !others(a)).collect()
+            let mut readers = parts.iter().filter(|p| p.reads().contains(&a));
+            match (readers.next(), readers.next()) {
+                (Some(p), None) if p.writes().contains(&b) => within(p, a, b),
+                _ => Some(OTHER_LOOP),
+            }
         }
+        Kernel::Matmul(m) if a == m.lhs.buffer || a == m.rhs.buffer => Some(OPERAND),
         Kernel::Matmul(m) => match &m.epilogue {
-            Some(e) => {
-                let of_product = |a: &BufferId| *a == m.lhs.buffer || *a == m.rhs.buffer;
-                over(e, b).into_iter().filter(|a| !of_product(a)).collect()
-            }
-            None => vec![],
+            Some(e) if e.reads().contains(&a) && e.writes().contains(&b) => within(e, a, b),
+            _ => Some(OTHER_LOOP),
         },
-        Kernel::Library(l) => match l.in_place() {
-            Some(n) if l.results == [b] => {
-                let v = &l.operands[n];
-                let once = l.operands.iter().filter(|o| o.buffer == v.buffer).count() == 1;
-                if v.is_dense() && v.offset == 0 && once { vec![v.buffer] } else { vec![] }
-            }
-            _ => vec![],
-        },
+        Kernel::Library(l) => {
+            let changed = l.in_place().filter(|_| l.results == [b]).map(|n| &l.operands[n]);
+            let once = l.operands.iter().filter(|o| o.buffer == a).count() == 1;
+            let fits = changed.is_some_and(|v| v.buffer == a && v.is_dense() && v.offset == 0) && once;
+            (!fits).then_some(OPERAND)
+        }
     }
 }
 
-fn over(k: &LoopKernel, b: BufferId) -> Vec<BufferId> {
+fn within(k: &LoopKernel, a: BufferId, b: BufferId) -> Option<&'static str> {
     let mut stores = k.stores.iter().filter(|s| s.access.buffer == b);
-    let (Some(store), None) = (stores.next(), stores.next()) else { return vec![] };
-    let stages = k.stages();
+    let (Some(store), None) = (stores.next(), stores.next()) else { return Some(OTHER_PLACES) };
+    let (stages, varies) = (k.stages(), k.varies());
     let known = stages[store.value.index()];
-    k.reads()
-        .into_iter()
-        .filter(|a| {
-            let mut depends = vec![false; k.body.len()];
-            for (i, e) in k.body.iter().enumerate() {
-                depends[i] = match &e.expr {
-                    Expr::Load { access, bounds, .. } if access.buffer == *a => {
-                        if access.place != store.access.place || !bounds.is_empty() {
-                            return false;
-                        }
-                        true
-                    }
-                    other => other.operands().iter().any(|o| depends[o.index()]),
-                };
-                if depends[i] && stages[i] > known {
-                    return false;
+    let shared = k.row_len() > 1 && store.access.place.coefs[k.parallel..].iter().all(|&c| c == 0);
+    let mut depends = vec![false; k.body.len()];
+    for (i, e) in k.body.iter().enumerate() {
+        depends[i] = match &e.expr {
+            Expr::Load { access, bounds, .. } if access.buffer == a => {
+                if access.place != store.access.place || !bounds.is_empty() {
+                    return Some(OTHER_PLACES);
                 }
+                true
             }
-            true
-        })
-        .collect()
+            other => other.operands().iter().any(|o| depends[o.index()]),
+        };
+        if depends[i] && (stages[i] > known || shared && varies[i] && stages[i] == known) {
+            return Some(LATER_STAGE);
+        }
+    }
+    None
 }

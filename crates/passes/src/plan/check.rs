@@ -3,11 +3,12 @@
 //! - Every read finds, in every byte of its buffer, the value that was last meant to be there.
 //! - A kernel that reads and writes overlapping bytes does so element by element at one place, and reads first.
 //! - No kernel writes an input or a constant; a state is written only by its own new value.
-//! - Outputs and pending copies are intact after the last kernel.
+//! - Pending copies are intact after the last kernel, and go where they belong; outputs are intact after the copies.
+//! - Every state holds its new value at the end, or its old one if it has no new one.
 //! - Nothing lies beyond the arena, and every offset is aligned for its dtype.
 
 use super::{Place, Plan};
-use crate::schedule::{BufferId, BufferKind, Expr, Kernel, LoopKernel, Schedule};
+use crate::schedule::{Affine, BufferId, BufferKind, Expr, Kernel, LoopKernel, Schedule};
 use std::collections::BTreeMap;
 
 /// A span of storage: which storage, from, to.
@@ -83,7 +84,8 @@ pub fn check(s: &Schedule, p: &Plan) -> Result<(), String> {
     };
     let mut written = vec![false; s.buffers.len()];
     for (at, k) in s.kernels.iter().enumerate() {
-        for b in k.reads() {
+        let (reads, writes) = (k.reads(), k.writes());
+        for &b in &reads {
             if matches!(s.buffer(b).kind, BufferKind::Temp) && !written[b.index()] {
                 return Err(format!("k{at} reads {b} before it is written"));
             }
@@ -91,7 +93,7 @@ pub fn check(s: &Schedule, p: &Plan) -> Result<(), String> {
                 return Err(format!("k{at} reads {b}, whose storage holds something else"));
             }
         }
-        for w in k.writes() {
+        for &w in &writes {
             if !matches!(s.buffer(w).kind, BufferKind::Temp) {
                 return Err(format!("k{at} writes {w}, which is not its to write"));
             }
@@ -99,42 +101,53 @@ pub fn check(s: &Schedule, p: &Plan) -> Result<(), String> {
                 return Err(format!("{w} is written twice"));
             }
             let (storage, from, to) = span(w);
-            let others = k.reads().into_iter().chain(k.writes()).filter(|o| *o != w);
-            for o in others {
+            for &o in reads.iter().chain(&writes).filter(|o| **o != w) {
                 let (os, of, ot) = span(o);
-                let overlap = os == storage && of < to && from < ot && from < to;
+                if os != storage || of >= to || from >= ot || from == to {
+                    continue;
+                }
                 let same = (of, ot) == (from, to);
                 // A matmul's result is written first, and its epilogue may write over it.
-                let handed_on = k.writes().contains(&o) && elementwise(k, w, o, same);
-                if overlap && !elementwise(k, o, w, same) && !handed_on {
+                let handed_on = || writes.contains(&o) && elementwise(k, w, o, same);
+                if !elementwise(k, o, w, same) && !handed_on() {
                     return Err(format!("k{at} writes {w} over {o}, which it still needs"));
                 }
             }
         }
         // The matmul's own result first: its epilogue may write over it.
-        for w in k.writes() {
+        for w in writes {
             occupy(&mut held, w, span(w));
         }
+    }
+    let mut committed = vec![false; s.states.len()];
+    for &(b, i) in &p.commits {
+        if !intact(&held, b) {
+            return Err(format!("{b} is not intact when it is copied to state {i}"));
+        }
+        let state = s.states.get(i).ok_or(format!("{b} is copied to a state that is not there"))?;
+        if state.update != Some(b) || s.buffer(b).bytes() != s.buffer(state.buffer).bytes() {
+            return Err(format!("{b} is copied to state '{}', whose new value it is not", state.name));
+        }
+        // The copy leaves the source, which may be copied again; the state's storage holds nothing else any more.
+        let (storage, _, end) = span(state.buffer);
+        if span(b).0 != storage {
+            held.insert(storage, BTreeMap::from([(0, (end, b))]));
+        }
+        committed[i] = true;
     }
     for (name, b) in &s.outputs {
         if !intact(&held, *b) {
             return Err(format!("output '{name}' ({b}) is overwritten before the call ends"));
         }
     }
-    let mut committed = vec![false; s.states.len()];
-    for (b, i) in &p.commits {
-        // A source that lies in another state is that state's new value, so no copy overwrites it.
-        if !intact(&held, *b) {
-            return Err(format!("{b} is not intact when it is copied to state {i}"));
-        }
-        committed[*i] = true;
-    }
     for (i, state) in s.states.iter().enumerate() {
-        if let Some(u) = state.update
-            && !committed[i]
-            && (p.places[u.index()] != Place::State(i) || !intact(&held, u))
-        {
-            return Err(format!("state '{}' does not hold its new value at the end", state.name));
+        let holds = |b: BufferId| p.places[b.index()] == Place::State(i) && intact(&held, b);
+        let fine = match state.update {
+            Some(u) => committed[i] || holds(u),
+            None => holds(state.buffer),
+        };
+        if !fine {
+            return Err(format!("state '{}' does not hold its value at the end", state.name));
         }
     }
     Ok(())
@@ -142,52 +155,61 @@ pub fn check(s: &Schedule, p: &Plan) -> Result<(), String> {
 
 /// Whether kernel `k` may write `w` over `o`: the same bytes, element for element, and read first.
 fn elementwise(k: &Kernel, o: BufferId, w: BufferId, same: bool) -> bool {
-    let by_part = |p: &LoopKernel| {
-        let stores: Vec<_> = p.stores.iter().filter(|s| s.access.buffer == w).collect();
-        let [store] = stores[..] else { return false };
-        let stage = stage_of(p, store.value.index());
-        p.body.iter().enumerate().all(|(i, e)| match &e.expr {
-            Expr::Load { access, bounds, .. } if access.buffer == o => {
-                bounds.is_empty() && access.place == store.access.place && latest_user(p, i) <= stage
-            }
-            _ => true,
-        })
-    };
     same && match k {
         Kernel::Loops(parts) => {
             let readers: Vec<&LoopKernel> = parts.iter().filter(|p| p.reads().contains(&o)).collect();
             let writers: Vec<&LoopKernel> = parts.iter().filter(|p| p.writes().contains(&w)).collect();
-            matches!((&readers[..], &writers[..]), ([r], [w]) if std::ptr::eq(*r, *w) && by_part(r))
+            matches!((&readers[..], &writers[..]), ([r], [w1]) if std::ptr::eq(*r, *w1) && reads_first(r, o, w))
         }
         Kernel::Matmul(m) => {
             o != m.lhs.buffer
                 && o != m.rhs.buffer
                 && w != m.out
-                && m.epilogue.as_ref().is_some_and(|e| by_part(e))
+                && m.epilogue.as_ref().is_some_and(|e| e.reads().contains(&o) && reads_first(e, o, w))
         }
         Kernel::Library(l) => {
-            l.in_place().is_some_and(|n| l.operands[n].buffer == o)
-                && l.operands.iter().filter(|v| v.buffer == o).count() == 1
+            l.in_place().is_some_and(|n| {
+                let v = &l.operands[n];
+                v.buffer == o && v.offset == 0 && v.is_dense()
+            }) && l.operands.iter().filter(|v| v.buffer == o).count() == 1
         }
     }
 }
 
-fn stage_of(p: &LoopKernel, i: usize) -> usize {
-    let e = &p.body[i].expr;
-    let below = e.operands().iter().map(|o| stage_of(p, o.index())).max().unwrap_or(0);
-    below + matches!(e, Expr::Reduce(..)) as usize
-}
-
-/// The latest stage in which anything that depends on expression `i` is computed.
-fn latest_user(p: &LoopKernel, i: usize) -> usize {
-    let mut depends = vec![false; p.body.len()];
-    depends[i] = true;
-    let mut latest = stage_of(p, i);
-    for j in i + 1..p.body.len() {
-        depends[j] = p.body[j].expr.operands().iter().any(|o| depends[o.index()]);
-        if depends[j] {
-            latest = latest.max(stage_of(p, j));
-        }
+/// Whether a loop kernel has read an element of `o` for the last time when it stores to it as one of `w`.
+///
+/// What is computed from the element may be computed again in every pass over the row that needs it, so the store must
+/// stand in the last such pass. A store of the row's value may come before other points of that pass.
+fn reads_first(p: &LoopKernel, o: BufferId, w: BufferId) -> bool {
+    let stores: Vec<_> = p.stores.iter().filter(|s| s.access.buffer == w).collect();
+    let [store] = stores[..] else { return false };
+    // For each expression: the pass in which it is known, whether it differs within a row, whether `o` is below it.
+    let mut known: Vec<(usize, bool, bool)> = vec![];
+    for e in &p.body {
+        let below = e.expr.operands();
+        let pass = below.iter().map(|x| known[x.index()].0).max().unwrap_or(0);
+        let differs = below.iter().any(|x| known[x.index()].1);
+        let from = below.iter().any(|x| known[x.index()].2);
+        known.push(match &e.expr {
+            Expr::Reduce(..) => (pass + 1, false, from),
+            Expr::Load { access, bounds, .. } => {
+                if access.buffer == o && !(bounds.is_empty() && access.place == store.access.place) {
+                    return false;
+                }
+                let moves = |a: &Affine| (p.parallel..p.extents.len()).any(|d| a.coefs[d] != 0);
+                let differs = moves(&access.place) || bounds.iter().any(|b| moves(&b.index));
+                (0, differs, access.buffer == o)
+            }
+            Expr::Index(a) => (0, (p.parallel..p.extents.len()).any(|d| a.coefs[d] != 0), false),
+            _ => (pass, differs, from),
+        });
     }
-    latest
+    let once_a_row =
+        (p.parallel..p.extents.len()).all(|d| p.extents[d] == 1 || store.access.place.coefs[d] == 0);
+    let many = p.extents[p.parallel..].iter().product::<usize>() > 1;
+    let written = known[store.value.index()].0;
+    known
+        .iter()
+        .filter(|(_, _, from)| *from)
+        .all(|&(pass, differs, _)| pass < written || pass == written && !(once_a_row && many && differs))
 }

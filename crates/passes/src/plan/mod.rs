@@ -114,9 +114,10 @@ pub fn plan(schedule: &Schedule, options: &PlanOptions) -> Result<Plan, CompileE
         });
     }
     let end = schedule.kernels.len();
+    let uses = Uses::new(schedule);
     for (i, s) in schedule.states.iter().enumerate() {
         let Some(update) = s.update else { continue };
-        match in_place(schedule, &places, i, update) {
+        match in_place(schedule, &uses, &places, i, update) {
             Ok(()) => places[update.index()] = Some(Place::State(i)),
             Err(why) => {
                 if options.strict {
@@ -181,28 +182,48 @@ pub fn lives(schedule: &Schedule) -> Vec<Life> {
     lives
 }
 
+/// The kernels that write and read each buffer.
+struct Uses {
+    writer: Vec<Option<usize>>,
+    readers: Vec<Vec<usize>>,
+}
+
+impl Uses {
+    fn new(schedule: &Schedule) -> Uses {
+        let n = schedule.buffers.len();
+        let mut uses = Uses { writer: vec![None; n], readers: vec![vec![]; n] };
+        for (at, k) in schedule.kernels.iter().enumerate() {
+            k.writes().iter().for_each(|b| uses.writer[b.index()] = Some(at));
+            k.reads().iter().for_each(|b| uses.readers[b.index()].push(at));
+        }
+        uses
+    }
+}
+
 /// Whether the new value of state `i` may be written over the old one; else why not.
-fn in_place(schedule: &Schedule, places: &[Option<Place>], i: usize, update: BufferId) -> Result<(), String> {
+fn in_place(
+    schedule: &Schedule,
+    uses: &Uses,
+    places: &[Option<Place>],
+    i: usize,
+    update: BufferId,
+) -> Result<(), String> {
     let old = schedule.states[i].buffer;
     if places[update.index()].is_some() {
         return Err("its new value is stored elsewhere already".to_string());
     }
-    let Some(writer) = schedule.kernels.iter().position(|k| k.writes().contains(&update)) else {
+    let Some(writer) = uses.writer[update.index()] else {
         return Err("no kernel computes its new value".to_string());
     };
-    for (at, k) in schedule.kernels.iter().enumerate().skip(writer) {
-        if !k.reads().contains(&old) {
-            continue;
-        }
+    for &at in uses.readers[old.index()].iter().filter(|&&at| at >= writer) {
         if at > writer {
             return Err(format!(
                 "kernel k{at} reads the old value after kernel k{writer} has computed the new one"
             ));
         }
-        if !alias::candidates(k, update).contains(&old) {
-            return Err(format!(
-                "kernel k{at} reads the old value at other places than it writes the new one"
-            ));
+        let k = &schedule.kernels[at];
+        if let Some(how) = alias::obstacle(k, old, update) {
+            return Err(format!("kernel k{at} reads the old value {how}"));
         }
     }
     Ok(())

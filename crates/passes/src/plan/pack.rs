@@ -2,7 +2,8 @@
 //!
 //! Buffers that share storage form one item. Items are placed one after the other at the lowest offset that is free for
 //! their whole life. The order decides how well that goes: by size, by life, by birth; and, when none of these comes within
-//! 5% of the bound (the most bytes live at once), by shuffles of the best order, a fixed number of them.
+//! 5% of the bound (the most bytes live at once), by shuffles of the best order, a fixed number of them; those that make
+//! it no worse are kept, so that the search leaves plateaus.
 
 use super::{Life, Place};
 use crate::schedule::{BufferId, Schedule};
@@ -123,7 +124,7 @@ pub fn pack(items: &[Item], bound: usize) -> Vec<usize> {
     let consider = |order: Vec<usize>, best: &mut Option<(usize, Vec<usize>, Vec<usize>)>| {
         let offsets = place(items, &order);
         let total = items.iter().zip(&offsets).map(|(i, o)| o + i.bytes).max().unwrap_or(0);
-        if best.as_ref().is_none_or(|b| total < b.0) {
+        if best.as_ref().is_none_or(|b| total <= b.0) {
             *best = Some((total, offsets, order));
         }
         best.as_ref().is_some_and(|b| b.0 as f64 <= SLACK * bound as f64)
@@ -145,14 +146,20 @@ pub fn pack(items: &[Item], bound: usize) -> Vec<usize> {
     };
     let tries = (200_000 / (items.len() * items.len() / 64 + 1)).clamp(16, 2000);
     for _ in 0..tries {
-        let Some((total, _, order)) = &best else { break };
+        let Some((total, offsets, order)) = &best else { break };
         if items.len() < 2 || *total as f64 <= SLACK * bound as f64 {
             break;
         }
         let mut order = order.clone();
-        // Move a few items to the front part of the order.
+        // Move a few items to the front part of the order: one that reaches the end of the arena, or any.
         for _ in 0..1 + random(3) {
-            let from = random(order.len());
+            let high = (0..order.len()).filter(|&at| offsets[order[at]] + items[order[at]].bytes == *total);
+            let high: Vec<usize> = high.collect();
+            let from = if random(2) == 0 && !high.is_empty() {
+                high[random(high.len())]
+            } else {
+                random(order.len())
+            };
             let item = order.remove(from);
             order.insert(random(from + 1), item);
         }

@@ -1,4 +1,4 @@
-//! Kernels for whole ops: matrix products, indexed reads and writes, attention.
+//! Kernels for whole ops: matrix products, convolutions, indexed reads and writes, pooling, attention.
 //!
 //! [`accepts`] is the list of them, with the operands that may be strided views. An op that is not on it is refused when a
 //! schedule is compiled; there is no slow path behind it.
@@ -6,11 +6,13 @@
 mod arg_reduce;
 mod attention;
 mod attention_grad;
+mod convolution;
 mod dynamic_slice;
 mod gather;
 pub mod gemm;
 mod indexed;
 pub(crate) mod matmul;
+mod max_pool;
 mod scatter;
 mod softmax;
 
@@ -46,6 +48,10 @@ pub fn accepts(op: &Op, dtypes: &[DType]) -> Option<Vec<Layout>> {
         Op::DynamicUpdateSlice(_) => Some(vec![DenseOrSplat, Dense, Dense]),
         Op::ArgReduce(_) if arg_reduce::compares(data) => Some(vec![Dense]),
         Op::Attention(_) | Op::AttentionGrad(_) if real => Some(vec![Strided; dtypes.len()]),
+        Op::Convolution(_) | Op::ConvolutionInputGrad(_) | Op::ConvolutionWeightGrad(_) if real => {
+            Some(vec![Dense, Dense])
+        }
+        Op::MaxPool(_) if real => Some(vec![Dense]),
         _ => None,
     }
 }
@@ -111,6 +117,13 @@ pub(crate) fn compile(
         }
         Op::Attention(a) => attention::compile(a, dtypes[0], isa, kernel, &dtypes),
         Op::AttentionGrad(a) => attention_grad::compile(&a.forward(), dtypes[0], isa, kernel, &dtypes),
+        Op::Convolution(_) | Op::ConvolutionInputGrad(_) | Op::ConvolutionWeightGrad(_) => {
+            convolution::compile(kernel, schedule, dtypes[0], isa)
+        }
+        Op::MaxPool(op) => {
+            let places = *kernel.results.get(1).ok_or_else(|| wrong("has one result"))?;
+            max_pool::compile(op, dtypes[0], view(0), [result, places])
+        }
         _ => Err(refused()),
     }
 }

@@ -46,7 +46,7 @@ fn unaries(d: DType) -> Vec<Case> {
         Not => !d.is_float(),
         _ => d.is_float() || d.is_int() && k.takes_ints(),
     };
-    let close = [Exp, Log, Rsqrt, Sin, Cos, Tanh, Erf, Sigmoid];
+    let close = [Exp, Expm1, Log, Log1p, Rsqrt, Sin, Cos, Tanh, Erf, Sigmoid];
     let build = |name: &str, exact: bool| {
         let mut c = Case::new(format!("{name}_{d}"), &[N], &[]);
         let b = c.buffer(d, N, Fill::Edges);

@@ -6,7 +6,8 @@
 //! materialised one, and a row decoded alone equals the same row of a batch.
 //!
 //! Both factors are packed into scratch, panel by panel (see `pack`); the right one is read in place where its rows
-//! are adjacent and there are few output rows to repay the copy. Nothing is allocated.
+//! are adjacent and there are few output rows to repay the copy, or where it is no wider than a panel. Nothing is
+//! allocated.
 
 mod pack;
 mod simd;
@@ -210,7 +211,7 @@ unsafe fn one_block<V: Simd, const MR: usize, const NV: usize>(
         let width = vectors * V::LANES;
         let cols = width.min(left);
         let part = b.at(0, j);
-        let panel = if b.cs == 1 && m <= MR && cols == width {
+        let panel = if b.cs == 1 && cols == width && (m <= MR || b.rs <= WIDEST) {
             part
         } else {
             // SAFETY: columns `j .. j + cols` exist; `pb` has room for `WIDEST · k` elements.
