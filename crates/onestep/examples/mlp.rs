@@ -7,7 +7,9 @@ use onestep::prelude::*;
 
 /// Sizes of the example.
 pub struct Sizes {
+    /// Points of a step.
     pub batch: usize,
+    /// Steps.
     pub steps: usize,
 }
 

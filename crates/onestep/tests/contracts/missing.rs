@@ -16,7 +16,7 @@ fn every_parameter_slot_and_scalar_must_be_there() {
     for path in &all {
         let mut state = whole.clone();
         state.remove(path).unwrap();
-        assert_eq!(step.missing(&state), [path.clone()]);
+        assert_eq!(step.missing(&state), [&**path]);
         let before = state.clone();
         match step.run(&mut state, batch(0.3)).unwrap_err() {
             Error::MissingState { names } => {
