@@ -42,12 +42,13 @@ pub use onestep_nn as nn;
 pub use onestep_optim as optim;
 pub use onestep_passes as passes;
 
-pub use onestep_ir::{Array, DType, Dim, Graph, GraphBuilder, Init, Role, Shape, Tensor, dim};
+pub use onestep_ir::{Array, DType, Dim, Element, Graph, GraphBuilder, Init, Role, Shape, Tensor, dim};
 pub use onestep_optim::{
     Adam, AdamW, Clip, LayoutEntry, LayoutRole, Params, Schedule, Sgd, UnusedParameter, UpdateRule,
 };
 pub use onestep_runtime::{
-    Bound, CompileEvent, Device, Error, Executable, Feeds, Options, Outputs, Program, Report, State,
+    Binding, Bound, CompileEvent, Device, Error, Executable, Feeds, Options, Outputs, Program, Report, State,
+    Traffic,
 };
 pub use step::{CompiledStep, TrainingStep, compile, compile_training_step, compile_with_backward};
 
