@@ -17,60 +17,64 @@ from safetensors_files import read_safetensors, safetensors_bytes, write_zst
 # Every variant of a name is taken, unless EXCEPT leaves it out.
 SELECTED = {
     "constants": """
-        arange eye full full_like linspace logspace new_full new_ones new_zeros ones ones_like scalar_tensor zeros
-        zeros_like fill zero_ signal.windows.bartlett signal.windows.blackman signal.windows.cosine
+        arange eye fill full full_like linspace logspace new_full new_ones new_zeros ones ones_like
+        scalar_tensor signal.windows.bartlett signal.windows.blackman signal.windows.cosine
         signal.windows.exponential signal.windows.gaussian signal.windows.general_cosine
-        signal.windows.general_hamming signal.windows.hamming signal.windows.hann signal.windows.nuttall""",
+        signal.windows.general_hamming signal.windows.hamming signal.windows.hann signal.windows.nuttall zero_
+        zeros zeros_like""",
     "unary": """
-        abs acosh alias_copy angle asinh atanh ceil clone conj conj_physical contiguous cos cosh deg2rad erf erfc exp
-        exp2 expm1 floor frac isfinite isinf isnan isneginf isposinf isreal log log10 log1p log2 logical_not logit
-        nan_to_num neg positive rad2deg real reciprocal resolve_conj resolve_neg round rsqrt sgn sigmoid sign sin sinc
-        sinh special.entr special.ndtr sqrt square tan tanh trunc""",
-    "casts": "bfloat16 bool double float half int long",
+        abs acos acosh alias_copy angle asin asinh atan atanh ceil clone conj conj_physical contiguous cos cosh
+        deg2rad erf erfc exp exp2 expm1 floor frac isfinite isinf isnan isneginf isposinf isreal log log10 log1p
+        log2 logical_not logit nan_to_num neg positive rad2deg real reciprocal resolve_conj resolve_neg round
+        rsqrt sgn sigmoid sign signbit sin sinc sinh special.entr special.ndtr sqrt square tan tanh trunc""",
+    "casts": "bfloat16 bool byte char double float half int long",
     "binary and ternary": """
-        __radd__ __rdiv__ __rmod__ __rmul__ __rpow__ __rsub__ add addcdiv addcmul clamp clamp_max clamp_min div eq
-        float_power floor_divide fmax fmin fmod ge gt heaviside hypot isclose isin ldexp le lerp logaddexp logaddexp2
-        logical_and logical_or logical_xor lt masked_fill maximum minimum mul ne pow remainder rsub special.xlog1py sub
-        true_divide where xlogy""",
+        __radd__ __rdiv__ __rmod__ __rmul__ __rpow__ __rsub__ add addcdiv addcmul atan2 clamp clamp_max
+        clamp_min copysign div eq float_power floor_divide fmax fmin fmod ge gt heaviside hypot isclose isin
+        ldexp le lerp logaddexp logaddexp2 logical_and logical_or logical_xor lt masked_fill maximum minimum mul
+        ne pow remainder rsub special.xlog1py sub true_divide where xlogy""",
     "products of matrices": """
         __rmatmul__ addbmm addmm addmv addr baddbmm bmm corrcoef cov cross dot einsum inner linalg.cross
-        linalg.multi_dot linalg.vander linalg.vecdot matmul mm mv nn.functional.bilinear nn.functional.linear outer
-        tensordot vdot""",
+        linalg.multi_dot linalg.vander linalg.vecdot matmul mm mv nn.functional.bilinear nn.functional.linear
+        outer tensordot vdot""",
     "reductions": """
-        all amax amin aminmax any argmax argmin count_nonzero cumprod cumsum cumulative_trapezoid diff dist gradient
-        linalg.vector_norm logcumsumexp logsumexp max mean min nanmean nansum norm prod renorm std std_mean sum
-        sum_to_size trace trapezoid trapz var var_mean""",
+        all amax amin aminmax any argmax argmin argsort count_nonzero cummax cummin cumprod cumsum
+        cumulative_trapezoid diff dist gradient kthvalue linalg.vector_norm logcumsumexp logsumexp max mean
+        median min msort nanmean nanmedian nanquantile nansum norm prod quantile renorm sort std std_mean sum
+        sum_to_size topk trace trapezoid trapz var var_mean""",
     "masked reductions": """
         masked.amax masked.amin masked.argmax masked.argmin masked.cumprod masked.cumsum masked.log_softmax
-        masked.logaddexp masked.logsumexp masked.mean masked.norm masked.normalize masked.prod masked.softmax
-        masked.softmin masked.std masked.sum masked.var""",
+        masked.logaddexp masked.logsumexp masked.mean masked.median masked.norm masked.normalize masked.prod
+        masked.softmax masked.softmin masked.std masked.sum masked.var""",
     "layout": """
         H T __getitem__ _chunk_cat as_strided as_strided_copy atleast_1d atleast_2d atleast_3d block_diag
         broadcast_tensors broadcast_to cartesian_prod cat chunk column_stack combinations constant_pad_nd diag
-        diag_embed diagflat diagonal diagonal_copy diagonal_scatter dsplit dstack expand expand_as expand_copy flatten
-        flip fliplr flipud hsplit hstack linalg.diagonal mH mT meshgrid movedim narrow narrow_copy
-        nn.functional.channel_shuffle nn.functional.pad nn.functional.pixel_shuffle nn.functional.pixel_unshuffle
-        nn.functional.unfold permute permute_copy ravel repeat repeat_interleave reshape reshape_as roll rot90 select
-        select_scatter slice split split_with_sizes split_with_sizes_copy squeeze squeeze_copy stack t t_copy
-        tensor_split tile transpose transpose_copy tril triu unbind unbind_copy unflatten unfold unfold_copy
-        unsafe_chunk unsafe_split unsqueeze unsqueeze_copy view view_as view_copy vsplit vstack""",
+        diag_embed diagflat diagonal diagonal_copy diagonal_scatter dsplit dstack expand expand_as expand_copy
+        flatten flip fliplr flipud hsplit hstack linalg.diagonal mH mT meshgrid movedim narrow narrow_copy
+        nn.functional.channel_shuffle nn.functional.pad nn.functional.pixel_shuffle
+        nn.functional.pixel_unshuffle nn.functional.unfold permute permute_copy ravel repeat repeat_interleave
+        reshape reshape_as roll rot90 select select_scatter slice split split_with_sizes split_with_sizes_copy
+        squeeze squeeze_copy stack t t_copy tensor_split tile transpose transpose_copy tril triu unbind
+        unbind_copy unflatten unfold unfold_copy unsafe_chunk unsafe_split unsqueeze unsqueeze_copy view view_as
+        view_copy vsplit vstack""",
     "indexing": """
-        _unsafe_masked_index _unsafe_masked_index_put_accumulate bucketize gather index_add index_copy index_fill
-        index_put index_reduce index_select nn.functional.embedding nn.functional.embedding_bag
-        nn.functional.interpolate nn.functional.upsample_nearest put scatter scatter_add scatter_reduce searchsorted
-        take take_along_dim""",
+        _unsafe_masked_index _unsafe_masked_index_put_accumulate bucketize gather index_add index_copy
+        index_fill index_put index_reduce index_select nn.functional.embedding nn.functional.embedding_bag
+        nn.functional.interpolate nn.functional.upsample_nearest put scatter scatter_add scatter_reduce
+        searchsorted take take_along_dim""",
     "activations": """
         _softmax_backward_data log_softmax native_dropout_backward nn.functional.celu nn.functional.elu
-        nn.functional.gelu nn.functional.glu nn.functional.hardshrink nn.functional.hardsigmoid nn.functional.hardswish
-        nn.functional.hardtanh nn.functional.leaky_relu nn.functional.logsigmoid nn.functional.mish nn.functional.prelu
-        nn.functional.relu nn.functional.relu6 nn.functional.selu nn.functional.silu nn.functional.softmin
-        nn.functional.softplus nn.functional.softshrink nn.functional.softsign nn.functional.tanhshrink
-        nn.functional.threshold softmax torch.ops.aten._safe_softmax.default""",
+        nn.functional.gelu nn.functional.glu nn.functional.hardshrink nn.functional.hardsigmoid
+        nn.functional.hardswish nn.functional.hardtanh nn.functional.leaky_relu nn.functional.logsigmoid
+        nn.functional.mish nn.functional.prelu nn.functional.relu nn.functional.relu6 nn.functional.selu
+        nn.functional.silu nn.functional.softmin nn.functional.softplus nn.functional.softshrink
+        nn.functional.softsign nn.functional.tanhshrink nn.functional.threshold softmax
+        torch.ops.aten._safe_softmax.default""",
     "norms and attention": """
         _native_batch_norm_legit native_batch_norm native_group_norm native_layer_norm nn.functional.batch_norm
-        nn.functional.group_norm nn.functional.instance_norm nn.functional.layer_norm nn.functional.local_response_norm
-        nn.functional.normalize nn.functional.rms_norm nn.functional.scaled_dot_product_attention
-        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu""",
+        nn.functional.group_norm nn.functional.instance_norm nn.functional.layer_norm
+        nn.functional.local_response_norm nn.functional.normalize nn.functional.rms_norm
+        nn.functional.scaled_dot_product_attention torch.ops.aten._scaled_dot_product_flash_attention_for_cpu""",
     "losses and distances": """
         cdist nn.functional.binary_cross_entropy nn.functional.binary_cross_entropy_with_logits
         nn.functional.cosine_embedding_loss nn.functional.cosine_similarity nn.functional.cross_entropy

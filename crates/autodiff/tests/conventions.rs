@@ -120,3 +120,48 @@ fn low_precision_keeps_its_dtype() {
     let d = gradients(&g, loss, &[x]).unwrap()[0].unwrap();
     assert_eq!(d.ty(), x.ty());
 }
+
+/// No division by the element, and every cotangent to the place that PyTorch gives it.
+#[test]
+fn scans_at_zeros_and_ties() {
+    let x = [2.0, 0.0, 3.0, 0.0];
+    // Products 2, 0, 0, 0.
+    assert_eq!(slopes_of(&[&x], 1.0, &|x| x[0].cumprod(0)), [[1.0, 2.0 + 6.0, 0.0, 0.0]]);
+    let ties = [1.0, 3.0, 3.0, 2.0];
+    assert_eq!(slopes_of(&[&ties], 1.0, &|x| x[0].cummax(0)), [[1.0, 1.0, 2.0, 0.0]]);
+    assert_eq!(slopes_of(&[&[3.0, 1.0, 1.0, 2.0]], 1.0, &|x| x[0].cummin(0)), [[1.0, 1.0, 2.0, 0.0]]);
+    assert_eq!(slopes_of(&[&ties], 1.0, &|x| x[0].top_k(0, 2).0), [[0.0, 1.0, 1.0, 0.0]]);
+    assert_eq!(slopes_of(&[&ties], 1.0, &|x| x[0].median(0)), [[0.0, 0.0, 0.0, 1.0]]);
+    let low = f64::NEG_INFINITY;
+    let d = slopes_of(&[&[low, 0.0, low, 0.0]], 1.0, &|x| x[0].log_cumsum_exp(0).slice(0, 1, 4));
+    assert_eq!(d, [[0.0, 2.5, 0.0, 0.5]]);
+    assert_eq!(slopes_of(&[&[low, low]], 1.0, &|x| x[0].log_sum_exp(&[0])), [[0.0, 0.0]]);
+    assert_eq!(slopes_of(&[&[low, low]], 1.0, &|x| x[0].log_add_exp(x[0])), [[1.0, 1.0]]);
+}
+
+/// Lengths and spreads of nothing have no direction, and no infinite slope.
+#[test]
+fn lengths_at_zero() {
+    let zero: [f64; 3] = [0.0; 3];
+    for p in [1.0, 2.0, 3.0, f64::INFINITY] {
+        assert_eq!(slopes_of(&[&zero], 1.0, &move |x| x[0].norm(p, &[0])), [[0.0; 3]], "{p}");
+    }
+    assert_eq!(slopes_of(&[&[5.0; 3]], 1.0, &|x| x[0].std(&[0], true)), [[0.0; 3]]);
+    assert!(slopes_of(&[&zero], 1.0, &|x| x[0].normalize(0, 1e-3)).concat().iter().all(|d| d.is_finite()));
+    assert_eq!(slopes_of(&[&zero, &zero], 1.0, &|x| x[0].hypot(x[1])), [[0.0; 3], [0.0; 3]]);
+    assert_eq!(slopes_of(&[&zero, &zero], 1.0, &|x| x[0].atan2(x[1])), [[0.0; 3], [0.0; 3]]);
+    let equal = slopes_of(&[&[3.0], &[3.0]], 1.0, &|x| x[0].hypot(x[1]));
+    assert!(equal.concat().iter().all(|d| (d - 0.5f64.sqrt()).abs() < 1e-6), "{equal:?}");
+}
+
+#[test]
+fn losses_at_their_edges() {
+    let cross = |x: f64, y: f64| slopes_of(&[&[x], &[y]], 1.0, &|x| x[0].bce_with_logits_each(x[1]))[0][0];
+    assert_eq!(
+        [cross(100.0, 0.0), cross(-100.0, 1.0), cross(100.0, 1.0), cross(0.0, 0.0)],
+        [1.0, -1.0, 0.0, 0.5]
+    );
+    assert_eq!(slopes_of(&[&[0.0]], 1.0, &|x| x[0].softplus()), [[0.5]]);
+    assert_eq!(slopes_of(&[&[-1.0, 1.0, 2.0]], 1.0, &|x| x[0].hard_tanh(-1.0, 1.0)), [[0.0; 3]]);
+    assert_eq!(slopes_of(&[&[-1.0, 1.0, 2.0]], 1.0, &|x| x[0].clamp(-1.0, 1.0)), [[1.0, 1.0, 0.0]]);
+}

@@ -12,7 +12,7 @@ pub trait Element: bytemuck::NoUninit + bytemuck::AnyBitPattern + Copy + Send + 
 macro_rules! elements {
     ($($t:ty => $d:ident),+) => {$(impl Element for $t { const DTYPE: DType = DType::$d; })+};
 }
-elements!(f64 => F64, f32 => F32, half::f16 => F16, half::bf16 => BF16, i64 => I64, i32 => I32, u32 => U32, u8 => U8);
+elements!(f64 => F64, f32 => F32, half::f16 => F16, half::bf16 => BF16, i64 => I64, i32 => I32, u32 => U32, i8 => I8, u8 => U8);
 
 /// A dense, row-major tensor in host memory. Cloning shares the storage.
 #[derive(Clone)]
@@ -108,6 +108,7 @@ impl Array {
             DType::I64 => collect(shape, d.map(|x| x as i64)),
             DType::I32 => collect(shape, d.map(|x| x as i32)),
             DType::U32 => collect(shape, d.map(|x| x as u32)),
+            DType::I8 => collect(shape, d.map(|x| x as i8)),
             DType::U8 => collect(shape, d.map(|x| x as u8)),
             DType::Bool => Array::bools(shape, &d.map(|x| x != 0.0).collect::<Vec<_>>()),
         }
@@ -165,6 +166,7 @@ impl Array {
             DType::I64 => bytemuck::cast_slice::<u8, i64>(b).to_vec(),
             DType::I32 => bytemuck::cast_slice::<u8, i32>(b).iter().map(|&x| x as i64).collect(),
             DType::U32 => bytemuck::cast_slice::<u8, u32>(b).iter().map(|&x| x as i64).collect(),
+            DType::I8 => b.iter().map(|&x| x as i8 as i64).collect(),
             DType::U8 | DType::Bool => b.iter().map(|&x| x as i64).collect(),
             _ => self.to_f64().into_iter().map(|x| x as i64).collect(),
         }

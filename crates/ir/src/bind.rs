@@ -93,6 +93,15 @@ impl Graph {
         &self,
         shapes: &[Vec<usize>],
     ) -> Result<BTreeMap<Arc<str>, usize>, GraphError> {
+        self.binding_with_state(shapes, |_| None)
+    }
+
+    /// The same, where a dimension may also be read off a state tensor, whose sizes `state` gives by its path.
+    pub fn binding_with_state(
+        &self,
+        shapes: &[Vec<usize>],
+        state: impl Fn(&str) -> Option<Vec<usize>>,
+    ) -> Result<BTreeMap<Arc<str>, usize>, GraphError> {
         if let Some(port) = self.inputs.get(shapes.len()) {
             let ty = Box::new(self.ty(port.value).clone());
             return Err(GraphError::MissingInput { name: port.name.to_string(), ty, nearest: None });
@@ -104,13 +113,29 @@ impl Graph {
             return Err(GraphError::Invalid(vec![message]));
         }
         let mut binding: BTreeMap<Arc<str>, usize> = BTreeMap::new();
-        let mut giver: BTreeMap<&str, &str> = BTreeMap::new();
+        let mut giver: BTreeMap<&str, String> = BTreeMap::new();
         let fault = |port: &crate::Port, got: &[usize], message: String| GraphError::InputShape {
             name: port.name.to_string(),
             want: Box::new(self.ty(port.value).clone()),
             got: got.to_vec(),
             message,
         };
+        for port in self.states.iter().filter(|s| self.ty(s.value).shape.sizes().is_none()) {
+            let want = &self.ty(port.value).shape;
+            let Some(shape) = state(&port.name).filter(|s| s.len() == want.rank()) else { continue };
+            for (dim, size) in want.0.iter().zip(shape) {
+                let ([var], 1) = (dim.vars(), dim.coef()) else { continue };
+                let other = *binding.entry(var.clone()).or_insert(size);
+                let first = giver.entry(var).or_insert_with(|| format!("state '{}'", port.name));
+                if other != size {
+                    let message = format!("it is {size} in state '{}' but {other} in {first}", port.name);
+                    return Err(wrong(var, message));
+                }
+                if let Some(&bound) = self.dims.get(var) {
+                    check_bound(var, size, bound)?;
+                }
+            }
+        }
         for (port, shape) in self.inputs.iter().zip(shapes) {
             let want = &self.ty(port.value).shape;
             if want.rank() != shape.len() {
@@ -120,9 +145,9 @@ impl Graph {
             for (dim, &size) in want.0.iter().zip(shape) {
                 let ([var], 1) = (dim.vars(), dim.coef()) else { continue };
                 let other = *binding.entry(var.clone()).or_insert(size);
-                let first = *giver.entry(var).or_insert(&port.name);
+                let first = giver.entry(var).or_insert_with(|| format!("input '{}'", port.name));
                 if other != size {
-                    let message = format!("{var} is {size} here but {other} in input '{first}'");
+                    let message = format!("{var} is {size} here but {other} in {first}");
                     return Err(fault(port, shape, message));
                 }
                 if let Some(&bound) = self.dims.get(var) {
@@ -137,7 +162,7 @@ impl Graph {
                 }
                 let want = dim.bind(&binding).and_then(|d| d.size());
                 if want != Some(size) {
-                    let value = |v: &Arc<str>| format!("{v} is {} in input '{}'", binding[v], giver[&**v]);
+                    let value = |v: &Arc<str>| format!("{v} is {} in {}", binding[v], giver[&**v]);
                     let because: Vec<String> = dim.vars().iter().map(value).collect();
                     let because = if because.is_empty() {
                         String::new()
@@ -157,7 +182,11 @@ impl Graph {
 }
 
 fn unread(var: &str) -> GraphError {
-    wrong(var, "no input has it as a whole dimension, so its size cannot be read off; bind it by name".into())
+    wrong(
+        var,
+        "no input or cache has it as a whole dimension, so its size cannot be read off; bind it by name"
+            .into(),
+    )
 }
 
 #[cfg(test)]

@@ -197,18 +197,32 @@ impl GraphBuilder {
     /// A state tensor at the current path joined with `name`. Its shape has no variable.
     #[track_caller]
     pub fn state(&self, name: &str, role: Role, dtype: DType, shape: &[usize], init: Init) -> Tensor<'_> {
+        self.declare_state(name, role, Type::new(dtype, Shape::fixed(shape)), init)
+    }
+
+    #[track_caller]
+    fn declare_state(&self, name: &str, role: Role, ty: Type, init: Init) -> Tensor<'_> {
         let loc = Loc::caller();
         let path = self.path(name);
         if !self.name_is_free("state", &path, loc) {
             return Tensor { g: self, value: None };
         }
-        let ty = Type::new(dtype, Shape::fixed(shape));
         let Some(ty) = self.interface_type("state", ty, loc) else { return self.poison() };
         let mut inner = self.inner.borrow_mut();
         let value = inner.graph.add_value(ty, Def::Param);
         inner.graph.body.params.push(value);
         inner.graph.states.push(StatePort { name: path.into(), value, role, init });
         Tensor { g: self, value: Some(value) }
+    }
+
+    /// A cache at the current path joined with `name`: state of zeros with the role of a buffer, whose dimensions may be
+    /// variables. A program takes their sizes from the tensor that the state holds at the call.
+    #[track_caller]
+    pub fn cache(&self, name: &str, dtype: DType, shape: impl IntoShape) -> Tensor<'_> {
+        match self.shape("state", shape) {
+            Some(shape) => self.declare_state(name, Role::Buffer, Type::new(dtype, shape), Init::ZEROS),
+            None => self.poison(),
+        }
     }
 
     /// An `f32` parameter at the current path joined with `name`.

@@ -22,6 +22,8 @@ pub enum DType {
     I32,
     /// 32-bit unsigned integer, wrapping.
     U32,
+    /// 8-bit signed integer, wrapping.
+    I8,
     /// 8-bit unsigned integer, wrapping.
     U8,
     /// Truth value, stored as one byte 0 or 1.
@@ -30,7 +32,7 @@ pub enum DType {
 
 impl DType {
     /// Every dtype, in the order of the enum.
-    pub const ALL: [DType; 9] = [
+    pub const ALL: [DType; 10] = [
         DType::F64,
         DType::F32,
         DType::F16,
@@ -38,6 +40,7 @@ impl DType {
         DType::I64,
         DType::I32,
         DType::U32,
+        DType::I8,
         DType::U8,
         DType::Bool,
     ];
@@ -48,7 +51,7 @@ impl DType {
             DType::F64 | DType::I64 => 8,
             DType::F32 | DType::I32 | DType::U32 => 4,
             DType::F16 | DType::BF16 => 2,
-            DType::U8 | DType::Bool => 1,
+            DType::I8 | DType::U8 | DType::Bool => 1,
         }
     }
 
@@ -62,6 +65,7 @@ impl DType {
             DType::I64 => "i64",
             DType::I32 => "i32",
             DType::U32 => "u32",
+            DType::I8 => "i8",
             DType::U8 => "u8",
             DType::Bool => "bool",
         }
@@ -79,7 +83,7 @@ impl DType {
 
     /// Whether this is an integer type (`bool` is not).
     pub fn is_int(self) -> bool {
-        matches!(self, DType::I64 | DType::I32 | DType::U32 | DType::U8)
+        matches!(self, DType::I64 | DType::I32 | DType::U32 | DType::I8 | DType::U8)
     }
 
     /// The dtype in which reductions, softmax and norms of this float type are computed: `f32` at least.
@@ -108,6 +112,7 @@ impl DType {
             DType::I64 => i64::from_le_bytes(bytes.try_into().ok()?) as f64,
             DType::I32 => i32::from_le_bytes(bytes.try_into().ok()?) as f64,
             DType::U32 => u32::from_le_bytes(bytes.try_into().ok()?) as f64,
+            DType::I8 => i8::from_le_bytes(bytes.try_into().ok()?) as f64,
             DType::U8 | DType::Bool => u8::from_le_bytes(bytes.try_into().ok()?) as f64,
         })
     }
@@ -117,6 +122,7 @@ impl DType {
         match self {
             DType::I32 => x as i32 as i64,
             DType::U32 => x as u32 as i64,
+            DType::I8 => x as i8 as i64,
             DType::U8 => x as u8 as i64,
             DType::Bool => (x != 0) as i64,
             _ => x,
@@ -129,6 +135,7 @@ impl DType {
             DType::I64 => x as i64,
             DType::I32 => x as i32 as i64,
             DType::U32 => x as u32 as i64,
+            DType::I8 => x as i8 as i64,
             DType::U8 => x as u8 as i64,
             DType::Bool => (x != 0.0) as i64,
             _ => x as i64,
@@ -140,6 +147,7 @@ impl DType {
         match self {
             DType::I64 => i64::MIN as f64,
             DType::I32 => i32::MIN as f64,
+            DType::I8 => i8::MIN as f64,
             DType::U32 | DType::U8 | DType::Bool => 0.0,
             _ => f64::NEG_INFINITY,
         }
@@ -151,6 +159,7 @@ impl DType {
             DType::I64 => i64::MAX as f64,
             DType::I32 => i32::MAX as f64,
             DType::U32 => u32::MAX as f64,
+            DType::I8 => i8::MAX as f64,
             DType::U8 => u8::MAX as f64,
             DType::Bool => 1.0,
             _ => f64::INFINITY,
@@ -220,6 +229,8 @@ mod tests {
         assert_eq!(DType::BF16.round(1e300), f64::INFINITY);
         assert!(DType::BF16.round(f64::NAN).is_nan());
         assert_eq!(DType::U8.wrap(-1), 255);
+        assert_eq!(DType::I8.wrap(128), -128);
+        assert_eq!(DType::I8.saturate(-1e9), -128);
         assert_eq!(DType::I32.wrap(1 << 31), i32::MIN as i64);
         assert_eq!(DType::I32.saturate(f64::NAN), 0);
         assert_eq!(DType::U8.saturate(1e9), 255);

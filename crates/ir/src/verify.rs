@@ -9,7 +9,7 @@
 //! * an op has as many regions as its rule says, and their boundaries fit its operands;
 //! * the types of a node's results are those that its rule infers, and no tensor is larger than memory can address;
 //! * inputs and states are exactly the parameters of the body, each once, and the body has no results;
-//! * states have fixed sizes;
+//! * states have fixed sizes, but for those of buffers (caches);
 //! * outputs, updates and the guard use values of the body; the guard is a `bool` scalar;
 //! * each update names a state, has its type, and is the only one of that state;
 //! * names of inputs, of states and of outputs are unique and well formed, as are those of dimensions;
@@ -19,7 +19,9 @@
 
 use crate::graph::is_well_formed;
 use crate::op::RegionType;
-use crate::{Attr, AttrReader, DType, Def, Dim, Graph, GraphError, NodeId, Op, Region, Shape, Type, ValueId};
+use crate::{
+    Attr, AttrReader, DType, Def, Dim, Graph, GraphError, NodeId, Op, Region, Role, Shape, Type, ValueId,
+};
 use std::collections::HashSet;
 
 /// The most faults that are listed.
@@ -249,7 +251,7 @@ impl<'a> Verifier<'a> {
             self.fault("the inputs and states are not the parameters of the body, each once".into());
         }
         for s in &g.states {
-            if self.ty(s.value).is_some_and(|t| t.shape.sizes().is_none()) {
+            if s.role != Role::Buffer && self.ty(s.value).is_some_and(|t| t.shape.sizes().is_none()) {
                 self.fault(format!("state '{}' has a dimension variable", s.name));
             }
         }

@@ -75,6 +75,7 @@ fn decompositions_equal_references() {
         "convolution",
         "convolution_input_grad",
         "convolution_weight_grad",
+        "bce_with_logits",
         "cross_entropy",
         "dropout",
         "gelu",

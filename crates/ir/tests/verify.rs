@@ -172,6 +172,29 @@ fn states_have_fixed_sizes() {
 }
 
 #[test]
+fn a_caches_sizes_may_be_variables() {
+    let g = GraphBuilder::new("cache");
+    let cache = g.cache("cache", DType::F32, (dim("T").at_most(8), 2));
+    g.update(cache, cache + 1.0, false);
+    let graph = g.build().unwrap();
+    graph.verify().unwrap();
+    assert_eq!(Graph::parse(&graph.to_string()).unwrap().to_string(), graph.to_string());
+
+    let size = |n: usize| graph.binding_with_state(&[], |name| (name == "cache").then(|| vec![n, 2]));
+    assert_eq!(size(5).unwrap()["T"], 5);
+    assert!(size(9).unwrap_err().to_string().contains("size 9 is above its bound 8"));
+    let unread = graph.binding_from_inputs(&[]).unwrap_err().to_string();
+    assert!(unread.contains("no input or cache has it as a whole dimension"), "{unread}");
+
+    let g = GraphBuilder::new("two");
+    let x = g.input("x", DType::F32, [dim("T").at_most(8)]);
+    g.output("y", g.cache("cache", DType::F32, [dim("T")]) + x);
+    let graph = g.build().unwrap();
+    let error = graph.binding_with_state(&[vec![3]], |_| Some(vec![4])).unwrap_err().to_string();
+    assert!(error.contains("T is 3 here but 4 in state 'cache'"), "{error}");
+}
+
+#[test]
 fn the_interface_uses_values_of_the_body() {
     refuse("output 'loss' uses", |g| g.outputs[0].value = inner(g));
     refuse("the update of 'w' uses", |g| g.updates[0].value = inner(g));

@@ -43,10 +43,21 @@ impl Block {
 /// `<name>.k`, `<name>.v` and `<name>.proj`.
 #[track_caller]
 pub fn attention<'g>(g: &'g GraphBuilder, name: &str, x: Tensor<'g>, heads: usize) -> Tensor<'g> {
-    attention_with(g, name, x, heads, LinearOptions::default(), LinearOptions::default())
+    let plain = LinearOptions::default();
+    attention_with(g, name, x, heads, plain, plain, &causal)
 }
 
-/// [`attention`] with linear layers that start otherwise.
+/// What mixes the positions, from queries, keys and values, each `[batch, time, heads, head size]`.
+pub(crate) type Mix<'m, 'g> = &'m dyn Fn(Tensor<'g>, Tensor<'g>, Tensor<'g>) -> Tensor<'g>;
+
+/// Each query sees the keys of its sequence up to its own.
+#[track_caller]
+fn causal<'g>(q: Tensor<'g>, k: Tensor<'g>, v: Tensor<'g>) -> Tensor<'g> {
+    let layout = AttentionLayout::Bthd;
+    q.attention(k, v, None, AttentionOptions { layout, causal: true, ..AttentionOptions::default() })
+}
+
+/// [`attention`] with linear layers that start otherwise, and another mixture.
 #[track_caller]
 fn attention_with<'g>(
     g: &'g GraphBuilder,
@@ -55,6 +66,7 @@ fn attention_with<'g>(
     heads: usize,
     inner: LinearOptions,
     last: LinearOptions,
+    mix: Mix<'_, 'g>,
 ) -> Tensor<'g> {
     let Some(width) = features(x, "attention") else { return x.poison() };
     let shape = x.shape();
@@ -73,9 +85,7 @@ fn attention_with<'g>(
     let q = linear_with(g, &format!("{name}.q"), x, width, inner).reshape(split.clone());
     let k = linear_with(g, &format!("{name}.k"), x, width, inner).reshape(split.clone());
     let v = linear_with(g, &format!("{name}.v"), x, width, inner).reshape(split);
-    let options =
-        AttentionOptions { layout: AttentionLayout::Bthd, causal: true, ..AttentionOptions::default() };
-    let mixed = q.attention(k, v, None, options).reshape(shape);
+    let mixed = mix(q, k, v).reshape(shape);
     linear_with(g, &format!("{name}.proj"), mixed, width, last)
 }
 
@@ -87,11 +97,23 @@ fn attention_with<'g>(
 /// [`crate::linear`] at `<name>.mlp.up` and `<name>.mlp.down`.
 #[track_caller]
 pub fn transformer_block<'g>(g: &'g GraphBuilder, name: &str, x: Tensor<'g>, options: Block) -> Tensor<'g> {
+    block_with(g, name, x, options, &causal)
+}
+
+/// [`transformer_block`] with another mixture of positions.
+#[track_caller]
+pub(crate) fn block_with<'g>(
+    g: &'g GraphBuilder,
+    name: &str,
+    x: Tensor<'g>,
+    options: Block,
+    mix: Mix<'_, 'g>,
+) -> Tensor<'g> {
     let Some(width) = features(x, "transformer_block") else { return x.poison() };
     let Block { heads, hidden, activation, dropout: p, inner, last } = options;
     let attn = format!("{name}.attn");
     let mixed = layer_norm(g, &format!("{name}.norm1"), x, EPS);
-    let mixed = attention_with(g, &attn, mixed, heads, inner, last);
+    let mixed = attention_with(g, &attn, mixed, heads, inner, last, mix);
     let x = x + dropout(g, &format!("{attn}.dropout"), mixed, p);
 
     let mlp = format!("{name}.mlp");

@@ -90,14 +90,14 @@ impl Gpt {
 }
 
 /// The first values of the parts of a GPT.
-struct Inits {
-    embedding: Init,
-    inner: LinearOptions,
-    last: LinearOptions,
+pub(crate) struct Inits {
+    pub embedding: Init,
+    pub inner: LinearOptions,
+    pub last: LinearOptions,
 }
 
 impl Inits {
-    fn new(init: GptInit, layers: usize) -> Inits {
+    pub fn new(init: GptInit, layers: usize) -> Inits {
         match init {
             GptInit::Torch => {
                 let (inner, last) = Default::default();

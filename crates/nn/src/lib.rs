@@ -24,6 +24,7 @@
 mod activation;
 mod attention;
 mod cnn;
+mod decode;
 mod dropout;
 mod gpt;
 mod images;

@@ -44,12 +44,13 @@ pub use onestep_passes as passes;
 
 pub use onestep_runtime::debug;
 
-pub use onestep_ir::{Array, DType, Dim, Graph, GraphBuilder, Init, Role, Shape, Tensor, dim};
+pub use onestep_ir::{Array, DType, Dim, Element, Graph, GraphBuilder, Init, Role, Shape, Tensor, dim};
 pub use onestep_optim::{
     Adam, AdamW, Clip, LayoutEntry, LayoutRole, Params, Schedule, Sgd, UnusedParameter, UpdateRule,
 };
 pub use onestep_runtime::{
-    Bound, CompileEvent, Device, Error, Executable, Feeds, Options, Outputs, Program, Report, State,
+    Binding, Bound, CompileEvent, Device, Error, Executable, Feeds, Options, Outputs, Program, Report, State,
+    Traffic,
 };
 pub use step::{CompiledStep, TrainingStep, compile, compile_training_step, compile_with_backward};
 
@@ -59,7 +60,7 @@ pub mod prelude {
         Adam, AdamW, Array, CompiledStep, Device, Error, Graph, GraphBuilder, Init, Outputs, Program, Role,
         Schedule, Sgd, State, Tensor, TrainingStep, compile, dim, nn,
     };
-    pub use onestep_ir::DType::{self, BF16, Bool, F16, F32, F64, I32, I64, U8, U32};
+    pub use onestep_ir::DType::{self, BF16, Bool, F16, F32, F64, I8, I32, I64, U8, U32};
 }
 
 /// The code blocks of the README and of the concept pages compile and run.

@@ -116,8 +116,7 @@ impl TrainingStep {
     pub fn compile(self, device: &Device) -> Result<CompiledStep, Error> {
         let graph = self.with_metrics()?;
         let Some(rule) = self.rule else {
-            let what = "the training step has no optimizer; add one with .optimizer(AdamW::new(3e-4))";
-            return Err(Error::Build(what.into()));
+            return Err(failed(OptimError::NoOptimizer));
         };
         compile_training_step(&graph, &self.loss, self.params, rule, &self.step, device, &self.options)
     }
@@ -200,6 +199,44 @@ impl CompiledStep {
     /// One step: one dispatch.
     pub fn run<'a>(&'a mut self, state: &'a mut State, feeds: impl Feeds) -> Result<Outputs<'a>, Error> {
         self.program.run(state, feeds)
+    }
+
+    /// One step that gives these outputs only: see [`Program::run_selected`].
+    pub fn run_selected<'a>(
+        &'a mut self,
+        state: &'a mut State,
+        feeds: impl Feeds,
+        outputs: &[&str],
+    ) -> Result<Outputs<'a>, Error> {
+        self.program.run_selected(state, feeds, outputs)
+    }
+
+    /// After [`compile_with_backward`] and a run: updates parameters with the caller's own optimizer, a closure over each
+    /// one's path, shape, elements and gradient, where they are. See [`onestep_runtime::Bound::update_with`].
+    ///
+    /// ```
+    /// # use onestep::prelude::*;
+    /// # use onestep::{Options, Params, compile_with_backward};
+    /// let g = GraphBuilder::new("well");
+    /// let w = g.parameter("w", &[2], Init::ZEROS);
+    /// let graph = g.finish((w - 1.0).square().sum_all())?;
+    /// let device = Device::cpu()?;
+    /// let mut backward = compile_with_backward(&graph, "loss", Params::All, &device, &Options::default())?;
+    /// let mut state = backward.init(0)?;
+    /// backward.run(&mut state, ())?;
+    /// backward.update_with(&mut state, ["w"], |_name, _shape, w: &mut [f32], gradient: &[f32]| {
+    ///     w.iter_mut().zip(gradient).for_each(|(w, g)| *w -= 0.25 * g);
+    /// })?;
+    /// assert_eq!(state.as_slice::<f32>("w")?, [0.5, 0.5]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn update_with<T: onestep_ir::Element>(
+        &mut self,
+        state: &mut State,
+        names: impl IntoIterator<Item = impl AsRef<str>>,
+        update: impl FnMut(&str, &[usize], &mut [T], &[T]),
+    ) -> Result<(), Error> {
+        self.program.update_with(state, names, update)
     }
 
     /// Every compilation so far, with its reason.

@@ -66,6 +66,10 @@ fn the_steady_state_allocates_nothing() {
             let [x, y] = &batch;
             let counted = allocations(|| assert!(step.run(&mut state, [("y", y), ("x", x)]).is_ok()));
             assert_eq!(counted, 0, "named feeds of the {name} with {threads} threads");
+            step.run_selected(&mut state, &batch, &["grad_norm"]).unwrap();
+            let selected = &["grad_norm"];
+            let counted = allocations(|| assert!(step.run_selected(&mut state, &batch, selected).is_ok()));
+            assert_eq!(counted, 0, "selected outputs of the {name}");
             let mut timed = step.program().run_timed(&mut state, &batch).map(|_| ());
             let counted = allocations(|| timed = step.program().run_timed(&mut state, &batch).map(|_| ()));
             assert_eq!((counted, timed.is_ok()), (0, true), "timed steps of the {name}");

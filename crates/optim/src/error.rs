@@ -33,6 +33,9 @@ pub enum OptimError {
         /// Its type.
         ty: Box<Type>,
     },
+    /// No update rule was chosen.
+    #[error("the training step has no optimizer; add one with .optimizer(AdamW::new(3e-4))")]
+    NoOptimizer,
     /// Nothing to train.
     #[error("there is no parameter to train; declare state with the role 'parameter', or name some state")]
     NoParameters,

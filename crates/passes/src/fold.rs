@@ -4,7 +4,7 @@
 //! order, whether or not their operands happen to be constants. Results above [`LIMIT`] elements stay in the graph, unless
 //! they repeat one number. Views of constants and `iota` are left alone: kernels read them for nothing.
 
-use onestep_ir::ops::{Binary, BinaryKind, Constant, Op, ReduceKind, Unary, UnaryKind};
+use onestep_ir::ops::{Binary, Constant, Op, ReduceKind, Unary};
 use onestep_ir::{DType, Dense, Graph, GraphError, Shape, Type};
 
 /// The largest result that is stored as a constant, in elements.
@@ -57,20 +57,8 @@ pub fn fold(graph: &Graph) -> Result<Graph, GraphError> {
 /// integers and random bits.
 fn same_everywhere(op: &Op, dtype: DType) -> bool {
     match op {
-        Op::Unary(Unary { kind }) => !matches!(
-            kind,
-            UnaryKind::Exp
-                | UnaryKind::Expm1
-                | UnaryKind::Log
-                | UnaryKind::Log1p
-                | UnaryKind::Rsqrt
-                | UnaryKind::Sin
-                | UnaryKind::Cos
-                | UnaryKind::Tanh
-                | UnaryKind::Erf
-                | UnaryKind::Sigmoid
-        ),
-        Op::Binary(Binary { kind }) => *kind != BinaryKind::Pow,
+        Op::Unary(Unary { kind }) => kind.is_exact(),
+        Op::Binary(Binary { kind }) => kind.is_exact(),
         Op::Compare(_) | Op::Select(_) | Op::Cast(_) | Op::RandomBits(_) => true,
         Op::Reduce(r) => !dtype.is_float() || matches!(r.kind, ReduceKind::Max | ReduceKind::Min),
         _ => false,

@@ -4,7 +4,7 @@
 //!
 //! It runs on the graph as the user built it, before decomposition, so that a site is an op and a line of theirs.
 
-use onestep_ir::ops::{Constant, Op};
+use onestep_ir::ops::{BinaryKind, Constant, Op, ReduceKind};
 use onestep_ir::{Array, DType, Graph, GraphBuilder, GraphError, Node, Tensor, ValueId};
 use std::collections::HashSet;
 
@@ -117,18 +117,52 @@ fn everywhere(graph: &Graph, before: ValueId, both: ValueId) -> Option<Graph> {
     Some(out)
 }
 
-/// Whether the indices are known to be fine: they count along an axis that is short enough.
+/// Whether the indices are known to be fine, whatever the data.
 fn known(graph: &Graph, v: ValueId, bound: usize) -> bool {
-    match graph.def(v) {
-        Some(Node { op: Op::Iota(i), .. }) => i.dims[i.axis].size().is_some_and(|n| n <= bound),
-        Some(Node { op: Op::Constant(c), .. }) => {
-            c.value.to_i64().iter().all(|&i| 0 <= i && (i as usize) < bound)
+    between(graph, v, DEPTH).is_some_and(|(low, high)| 0 <= low && high < bound as i64)
+}
+
+/// How many nodes behind an index are looked at, one behind the other.
+const DEPTH: usize = 12;
+
+/// The least and the largest that an integer tensor can hold, where its definition says so: counts along an axis, places
+/// that sorting and searching give, and what small arithmetic makes of them.
+fn between(graph: &Graph, v: ValueId, depth: usize) -> Option<(i64, i64)> {
+    let node = graph.def(v)?;
+    let of = |slot: usize| between(graph, node.operands[slot], depth.checked_sub(1)?);
+    let axis = |t: ValueId, axis: usize| {
+        Some((0, i64::try_from(graph.ty(t).shape.0[axis].size()?).ok()?.saturating_sub(1).max(0)))
+    };
+    let dtype = graph.ty(v).dtype;
+    let (low, high) = match &node.op {
+        Op::Iota(i) => axis(v, i.axis)?,
+        Op::Constant(c) => {
+            let all = c.value.to_i64();
+            (all.iter().copied().min().unwrap_or(0), all.iter().copied().max().unwrap_or(0))
         }
-        Some(Node { op: Op::Reshape(_) | Op::Broadcast(_), operands, .. }) => {
-            known(graph, operands[0], bound)
+        Op::ArgReduce(a) => axis(node.operands[0], a.axis)?,
+        Op::Sort(s) if v == node.results[1] => axis(v, s.axis)?,
+        Op::Reshape(_) | Op::Broadcast(_) | Op::Transpose(_) | Op::Slice(_) | Op::Reverse(_) => of(0)?,
+        Op::Cumulative(c) if !c.exclusive && matches!(c.kind, ReduceKind::Max | ReduceKind::Min) => of(0)?,
+        Op::Select(_) => {
+            let ((a, b), (c, d)) = (of(1)?, of(2)?);
+            (a.min(c), b.max(d))
         }
-        _ => false,
-    }
+        Op::Binary(op) => {
+            let ((a, b), (c, d)) = (of(0)?, of(1)?);
+            match op.kind {
+                BinaryKind::Add => (a.checked_add(c)?, b.checked_add(d)?),
+                BinaryKind::Mul if a >= 0 && c >= 0 => (a.checked_mul(c)?, b.checked_mul(d)?),
+                BinaryKind::Min => (a.min(c), b.min(d)),
+                BinaryKind::Max => (a.max(c), b.max(d)),
+                _ => return None,
+            }
+        }
+        Op::Cast(_) if !graph.ty(node.operands[0]).dtype.is_float() => of(0)?,
+        _ => return None,
+    };
+    // Nothing has wrapped.
+    (dtype.is_int() && dtype.wrap(low) == low && dtype.wrap(high) == high).then_some((low, high))
 }
 
 fn out_of_range<'g>(
@@ -139,7 +173,7 @@ fn out_of_range<'g>(
 ) -> Tensor<'g> {
     let dtype = index.dtype();
     // In a narrow dtype the bound itself may not be representable; then nothing is too large.
-    let index = if dtype == DType::U8 { index.cast(DType::I32) } else { index };
+    let index = if matches!(dtype, DType::I8 | DType::U8) { index.cast(DType::I32) } else { index };
     let shape = index.shape();
     let number = |x: f64| g.full(index.dtype(), &shape, x);
     let mut bad = index.greater_equal(number(bound as f64));

@@ -19,6 +19,10 @@ pub fn legalize(graph: &Graph, target: &dyn Target) -> Result<Graph, GraphError>
                 | Op::Reduce(_)
                 | Op::Matmul(_)
                 | Op::Iota(_)
+                | Op::Cumulative(_)
+                | Op::ArgReduce(_)
+                | Op::ScatterAdd(_)
+                | Op::ScatterAddAlong(_)
         );
         let result = graph.ty(*node.results.first()?).dtype;
         if !arithmetic || !(low(result) || operands.iter().any(|t| low(t.dtype()))) {

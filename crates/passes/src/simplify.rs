@@ -3,7 +3,7 @@
 //! - identities: `x·1`, `x/1`, `x − 0`, `x + (−0)`, casts, reshapes, transposes, broadcasts, slices and pads that change
 //!   nothing, reductions over no axis or over axes of size 1 (of a sum, `0 + x` remains), `−(−x)`, `not(not x)`, a select
 //!   whose branches are one value or whose condition is a constant;
-//! - chains: reshape of reshape, transpose of transpose, broadcast of broadcast;
+//! - chains: reshape of reshape, transpose of transpose, broadcast of broadcast, reverse of reverse;
 //! - a transpose of the last two axes before a matmul becomes the matmul's flag;
 //! - a view of a repeated number is that number repeated over the view's shape.
 
@@ -81,6 +81,12 @@ fn rule<'g>(g: &'g GraphBuilder, node: &Node, operands: &[Tensor<'g>]) -> Option
         Op::Broadcast(b) => match def(x)? {
             (Op::Broadcast(_), Some(before)) => Some(before.broadcast(&Shape(b.dims.clone()))),
             (Op::Constant(c), _) => repeated(g, &c, &b.dims),
+            _ => None,
+        },
+        Op::Reverse(r) if r.axes.iter().all(|&a| shape.0[a].is_one()) => Some(x),
+        Op::Reverse(r) => match def(x)? {
+            (Op::Reverse(inner), Some(before)) if inner.axes == r.axes => Some(before),
+            (Op::Constant(c), _) => repeated(g, &c, &shape.0),
             _ => None,
         },
         Op::Slice(s) if s.start == 0 && s.step == 1 && shape.0[s.axis].size() == Some(s.end) => Some(x),

@@ -1,20 +1,31 @@
-//! Aligned bytes that kernels address directly.
+//! Bytes at a fixed address that kernels use directly: the library's own, aligned to a cache line, or a caller's vector.
 
 use crate::Error;
-use onestep_ir::Array;
+use onestep_ir::{Array, Element};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::any::Any;
 use std::ptr::NonNull;
 
-/// Alignment of every buffer, in bytes: a cache line, and the widest vector register.
+/// Alignment of the library's own buffers, in bytes: a cache line, and the widest vector register. A caller's vector has
+/// only its element's, which is all that kernels ask for.
 pub const ALIGNMENT: usize = 64;
 
-/// Zeroed, aligned memory of fixed size and address. Kernels write it through [`Buffer::pointer`] while the runtime
-/// holds the exclusive borrow that [`crate::Bound::run`] asks for.
+/// Memory of fixed size and address. Kernels write it through [`Buffer::pointer`] while the runtime holds the exclusive
+/// borrow that [`crate::Bound::run`] asks for.
 #[derive(Debug)]
 pub struct Buffer {
     pointer: NonNull<u8>,
-    layout: Layout,
     bytes: usize,
+    owner: Owner,
+}
+
+/// Who frees the memory.
+#[derive(Debug)]
+enum Owner {
+    /// This buffer, with this layout.
+    Own(Layout),
+    /// A vector of some element type; it is not touched until it is given back or dropped.
+    Given(Box<dyn Any + Send + Sync>),
 }
 
 // SAFETY: a buffer owns its memory, and its methods borrow it as a Vec<u8> would.
@@ -31,7 +42,7 @@ impl Buffer {
         // SAFETY: the layout's size is not zero.
         let pointer = unsafe { alloc_zeroed(layout) };
         let Some(pointer) = NonNull::new(pointer) else { return Err(refused) };
-        Ok(Buffer { pointer, layout, bytes })
+        Ok(Buffer { pointer, bytes, owner: Owner::Own(layout) })
     }
 
     /// The bytes of an array. The array itself is proof that about so much memory can be had, so where it cannot the process
@@ -47,6 +58,33 @@ impl Buffer {
         b
     }
 
+    /// A caller's vector, where it is.
+    pub fn given<T: Element>(mut vector: Vec<T>) -> Buffer {
+        // An empty vector's pointer is not null either.
+        let pointer = NonNull::new(vector.as_mut_ptr()).unwrap_or(NonNull::dangling());
+        Buffer {
+            pointer: pointer.cast(),
+            bytes: size_of_val(&vector[..]),
+            owner: Owner::Given(Box::new(vector)),
+        }
+    }
+
+    /// Whether it is a caller's vector of this element type.
+    pub fn is_given<T: Element>(&self) -> bool {
+        matches!(&self.owner, Owner::Given(vector) if vector.is::<Vec<T>>())
+    }
+
+    /// The caller's vector, if it is one of this element type.
+    pub fn give_back<T: Element>(mut self) -> Option<Vec<T>> {
+        match std::mem::replace(&mut self.owner, Owner::Given(Box::new(()))) {
+            Owner::Given(vector) => vector.downcast::<Vec<T>>().ok().map(|v| *v),
+            own => {
+                self.owner = own;
+                None
+            }
+        }
+    }
+
     /// Its address.
     pub fn pointer(&self) -> *mut u8 {
         self.pointer.as_ptr()
@@ -59,22 +97,51 @@ impl Buffer {
 
     /// Overwrites the first bytes.
     pub fn write(&self, bytes: &[u8]) {
-        assert!(bytes.len() <= self.bytes, "the caller has checked the size");
-        // SAFETY: the lengths are checked, the memory is this buffer's, and `bytes` cannot overlap it, since no slice of it
-        // is handed out mutably.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.pointer(), bytes.len()) }
+        self.write_at(0, bytes);
+    }
+
+    /// Overwrites the bytes from `offset` on.
+    pub fn write_at(&self, offset: usize, bytes: &[u8]) {
+        let end = offset.checked_add(bytes.len());
+        assert!(end.is_some_and(|end| end <= self.bytes), "the caller has checked the size");
+        // SAFETY: the range is checked, the memory is this buffer's, and `bytes` cannot overlap it: a slice of it that lives
+        // now borrows the state, which whoever writes holds exclusively.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.pointer().add(offset), bytes.len()) }
     }
 
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the memory is initialised (zeroed at first) and lives as long as `self`.
+        // SAFETY: the memory is initialised (zeroed at first, or a vector's elements) and lives as long as `self`.
         unsafe { std::slice::from_raw_parts(self.pointer(), self.bytes) }
+    }
+
+    /// The elements, which are of this type: the caller has compared dtypes.
+    pub fn elements<T: Element>(&self) -> &[T] {
+        let n = self.bytes / size_of::<T>();
+        // SAFETY: as for `bytes`; every bit pattern is an element, and both the library's memory and a vector of the dtype's
+        // storage type are aligned for it.
+        unsafe { std::slice::from_raw_parts(self.aligned::<T>(), n) }
+    }
+
+    /// The elements, to be changed.
+    pub fn elements_mut<T: Element>(&mut self) -> &mut [T] {
+        let n = self.bytes / size_of::<T>();
+        // SAFETY: as for `elements`; the exclusive borrow of the buffer is one of its memory.
+        unsafe { std::slice::from_raw_parts_mut(self.aligned::<T>(), n) }
+    }
+
+    fn aligned<T: Element>(&self) -> *mut T {
+        let pointer = self.pointer().cast::<T>();
+        assert!(pointer.is_aligned(), "a buffer is aligned for its elements");
+        pointer
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout, and freed once.
-        unsafe { dealloc(self.pointer(), self.layout) }
+        if let Owner::Own(layout) = self.owner {
+            // SAFETY: allocated with this layout, and freed once.
+            unsafe { dealloc(self.pointer(), layout) }
+        }
     }
 }

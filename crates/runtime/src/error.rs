@@ -81,7 +81,9 @@ pub enum Error {
         names: Vec<String>,
     },
     /// A state tensor of another type than the program's.
-    #[error("state '{name}' is {got} but the program needs {want}; nothing is converted unasked")]
+    #[error(
+        "state '{name}' is {got} but the program needs {want}; nothing is converted unasked (bind_as does)"
+    )]
     StateType {
         /// Its path.
         name: String,
@@ -90,6 +92,53 @@ pub enum Error {
         /// The state's type.
         got: String,
     },
+    /// A state tensor has a size above the bound of its dimension variable.
+    #[error("state '{name}' has {size} for {dim}, above its bound {bound}; raise the bound or bind fewer")]
+    StateBound {
+        /// Its path.
+        name: String,
+        /// The dimension.
+        dim: String,
+        /// The size given.
+        size: usize,
+        /// The largest size.
+        bound: usize,
+    },
+    /// The storage of a state tensor is the library's, so that there is nothing to give back.
+    #[error("state '{name}' was not adopted, or was replaced since; copy it with get()")]
+    NotAdopted {
+        /// Its path.
+        name: String,
+    },
+    /// A cache has no such row.
+    #[error(
+        "state '{name}' has {rows} rows, and row {at} is not one of them; start it anew, or make it larger"
+    )]
+    NoRow {
+        /// The cache's path.
+        name: String,
+        /// The row asked for.
+        at: usize,
+        /// The rows there are.
+        rows: usize,
+    },
+    /// The program leaves no gradient of this parameter.
+    #[error("the program leaves no gradient of '{name}'{}", .nearest.as_ref().map(|n| format!("; did you mean '{n}'?")).unwrap_or("; compile it with compile_with_backward".to_string()))]
+    NoGradient {
+        /// The parameter's path.
+        name: String,
+        /// The nearest one that has a gradient.
+        nearest: Option<String>,
+    },
+    /// A name was given twice.
+    #[error("'{name}' was given twice, or is the gradient of another name; name each parameter once")]
+    Repeated {
+        /// The name.
+        name: String,
+    },
+    /// Gradients were asked for before a run left them.
+    #[error("no completed run on this state has left its gradients; run the program first")]
+    NotRun,
     /// No state tensor has this path.
     #[error("there is no state '{name}'{}", .nearest.as_ref().map(|n| format!("; did you mean '{n}'?")).unwrap_or_default())]
     NoState {

@@ -1,21 +1,14 @@
-//! A graph compiled for one device and one binding of its dimensions, and the same bound to a state.
-//!
-//! [`Bound`] owns everything that a call needs besides the state: the arena, the areas where inputs are fed, the constants,
-//! the scratch of the threads, and the address of every buffer. So [`Bound::run`] is one dispatch and allocates nothing.
+//! A graph compiled for one device and one binding of its dimensions.
 
-use crate::buffer::Buffer;
+use crate::bound::Bound;
 use crate::explain;
-use crate::feeds::{self, Feeds};
-use crate::outputs::{OutputPort, Outputs};
+use crate::feeds::Feeds;
 use crate::report::Report;
 use crate::state::State;
 use crate::{Device, Error};
 use onestep_cpu::{CpuProgram, CpuTarget};
-use onestep_ir::{Array, DType, Graph, GraphError, Type, nearest};
-use onestep_passes::indices;
+use onestep_ir::{Graph, GraphError, Type};
 use onestep_passes::pipeline::{self, Compiled};
-use onestep_passes::plan::Place;
-use onestep_passes::schedule::{BufferId, BufferKind};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -27,17 +20,17 @@ pub type Options = pipeline::Options;
 /// A compiled program.
 #[derive(Clone)]
 pub struct Executable {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
-struct Inner {
-    device: Device,
+pub(crate) struct Inner {
+    pub device: Device,
     /// The graph as it was given: its interface is the program's.
-    graph: Graph,
-    compiled: Compiled,
-    program: CpuProgram,
+    pub graph: Graph,
+    options: Options,
+    pub compiled: Compiled,
+    pub program: CpuProgram,
     compile_time: Duration,
-    fused: bool,
 }
 
 impl std::fmt::Debug for Executable {
@@ -57,8 +50,9 @@ impl Executable {
             return Err(GraphError::Dim { name: name.to_string(), message }.into());
         }
         let folder = std::env::var_os("ONESTEP_DUMP").filter(|f| !f.is_empty());
-        let options = Options { dump: options.dump || folder.is_some(), ..*options };
-        let compiled = pipeline::compile(graph, &CpuTarget, &options)?;
+        let options = *options;
+        let dumping = Options { dump: options.dump || folder.is_some(), ..options };
+        let compiled = pipeline::compile(graph, &CpuTarget, &dumping)?;
         if let Some(folder) = folder {
             dump(&compiled, Path::new(&folder));
         }
@@ -66,8 +60,7 @@ impl Executable {
             .map_err(|e| explain::kernel_error(e, &compiled, options.fuse))?;
         let compile_time = start.elapsed();
         let (device, graph) = (device.clone(), graph.clone());
-        let fused = options.fuse;
-        Ok(Executable { inner: Arc::new(Inner { device, graph, compiled, program, compile_time, fused }) })
+        Ok(Executable { inner: Arc::new(Inner { device, graph, options, compiled, program, compile_time }) })
     }
 
     /// The graph that was compiled.
@@ -87,7 +80,7 @@ impl Executable {
 
     /// Whether nodes were grouped into kernels.
     pub(crate) fn is_fused(&self) -> bool {
-        self.inner.fused
+        self.inner.options.fuse
     }
 
     /// How long compilation took.
@@ -126,10 +119,32 @@ impl Executable {
         fits && n == inputs.len()
     }
 
+    /// The same program with these outputs only, in this order: what feeds nothing but the others is not computed. State
+    /// is updated all the same.
+    pub fn select(&self, outputs: &[&str]) -> Result<Executable, Error> {
+        let graph = select(&self.inner.graph, outputs)?;
+        Executable::compile(&graph, &self.inner.device, &self.inner.options)
+    }
+
     /// Binds the program to a state: resolves every address once.
     pub fn bind(&self, state: &State) -> Result<Bound, Error> {
         Bound::new(self.clone(), state)
     }
+}
+
+/// The graph with some of its outputs.
+pub(crate) fn select(graph: &Graph, outputs: &[&str]) -> Result<Graph, Error> {
+    let mut chosen = vec![];
+    for name in outputs {
+        let port = graph.output(name).ok_or_else(|| Error::NoOutput {
+            name: name.to_string(),
+            have: graph.outputs.iter().map(|o| &*o.name).collect::<Vec<_>>().join(", "),
+        })?;
+        if !chosen.contains(port) {
+            chosen.push(port.clone());
+        }
+    }
+    Ok(Graph { outputs: chosen, ..graph.clone() })
 }
 
 /// Where `ONESTEP_DUMP` names a folder, writes the text after each pass into a folder of the graph's name below it; the
@@ -150,293 +165,5 @@ fn dump(compiled: &Compiled, folder: &Path) {
     if let Err(e) = write() {
         let text = format!("onestep: cannot write the dump to {}: {e}", folder.display());
         let _ = writeln!(std::io::stderr(), "{text}");
-    }
-}
-
-/// An input of the program.
-#[derive(Debug)]
-struct InputPort {
-    name: Arc<str>,
-    dtype: DType,
-    shape: Vec<usize>,
-    area: Buffer,
-}
-
-/// An executable bound to a state.
-pub struct Bound {
-    executable: Executable,
-    /// The state's identity and generation that the addresses are of.
-    stamp: (u64, u64),
-    inputs: Vec<InputPort>,
-    outputs: Vec<OutputPort>,
-    bad_index: Option<*const u8>,
-    /// By [`BufferId`].
-    addresses: Vec<*mut u8>,
-    /// Source, destination, bytes.
-    commits: Vec<(*const u8, *mut u8, usize)>,
-    arena: Buffer,
-    _constants: Vec<Buffer>,
-    scratch: Buffer,
-    rebinds: usize,
-    times: Vec<u64>,
-}
-
-// SAFETY: the raw pointers are into buffers that `Bound` owns, and into a state that every use borrows anew and compares by
-// its stamp; nothing is tied to a thread.
-unsafe impl Send for Bound {}
-
-impl std::fmt::Debug for Bound {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "bound {:?}", self.executable)
-    }
-}
-
-impl Bound {
-    fn new(executable: Executable, state: &State) -> Result<Bound, Error> {
-        let inner = executable.inner.clone();
-        let schedule = &inner.compiled.schedule;
-        let plan = &inner.compiled.plan;
-        let inputs: Vec<InputPort> = schedule
-            .inputs
-            .iter()
-            .map(|(name, b)| {
-                let d = schedule.buffer(*b);
-                let area = Buffer::new(d.bytes())?;
-                Ok(InputPort { name: name.clone(), dtype: d.dtype, shape: d.shape.clone(), area })
-            })
-            .collect::<Result<_, Error>>()?;
-        let mut constants = vec![];
-        let mut addresses = vec![std::ptr::null_mut(); schedule.buffers.len()];
-        let arena = Buffer::new(plan.arena_bytes)?;
-        for (i, b) in schedule.buffers.iter().enumerate() {
-            match (&b.kind, plan.places[i]) {
-                (BufferKind::Constant(array), _) => {
-                    let buffer = Buffer::of(array);
-                    addresses[i] = buffer.pointer();
-                    constants.push(buffer);
-                }
-                (_, Place::Input(n)) => addresses[i] = inputs[n].area.pointer(),
-                (_, Place::Arena(offset)) => {
-                    // SAFETY: the plan's check keeps every offset and its buffer inside the arena.
-                    addresses[i] = unsafe { arena.pointer().add(offset) };
-                }
-                _ => {}
-            }
-        }
-        let scratch = Buffer::new(inner.program.scratch_bytes(inner.device.threads()))?;
-        let kernels = schedule.kernels.len();
-        let mut bound = Bound {
-            executable,
-            stamp: (0, 0),
-            inputs,
-            outputs: vec![],
-            bad_index: None,
-            addresses,
-            commits: vec![],
-            arena,
-            _constants: constants,
-            scratch,
-            rebinds: 0,
-            times: vec![0; kernels],
-        };
-        bound.resolve(state)?;
-        Ok(bound)
-    }
-
-    /// Takes the addresses of the state's tensors, after checking that all are there and of the right type.
-    fn resolve(&mut self, state: &State) -> Result<(), Error> {
-        let inner = self.executable.inner.clone();
-        let graph = &inner.graph;
-        let lacking: Vec<String> =
-            self.executable.missing(state).into_iter().map(|(name, ty)| format!("'{name}' ({ty})")).collect();
-        if !lacking.is_empty() {
-            return Err(Error::MissingState { names: lacking });
-        }
-        let mut at = vec![];
-        for port in &graph.states {
-            let want = graph.ty(port.value);
-            let Some(t) = state.tensor(&port.name) else { continue };
-            if t.dtype != want.dtype || want.shape.sizes().as_deref() != Some(&t.shape) {
-                return Err(Error::StateType {
-                    name: port.name.to_string(),
-                    want: want.to_string(),
-                    got: format!("{}{:?}", t.dtype, t.shape),
-                });
-            }
-            at.push(t.buffer.pointer());
-        }
-        let (schedule, plan) = (&inner.compiled.schedule, &inner.compiled.plan);
-        for (i, place) in plan.places.iter().enumerate() {
-            if let Place::State(n) = place {
-                self.addresses[i] = at[*n];
-            }
-        }
-        let address = |b: &BufferId| self.addresses[b.index()];
-        self.commits = plan
-            .commits
-            .iter()
-            .map(|(b, s)| (address(b) as *const u8, at[*s], schedule.buffer(*b).bytes()))
-            .collect();
-        self.outputs = vec![];
-        self.bad_index = None;
-        for (name, b) in &schedule.outputs {
-            let pointer = address(b) as *const u8;
-            if &**name == indices::OUTPUT && !inner.compiled.sites.is_empty() {
-                self.bad_index = Some(pointer);
-                continue;
-            }
-            let Some(port) = graph.output(name) else { continue };
-            let ty = graph.ty(port.value);
-            self.outputs.push(OutputPort { name: name.clone(), dtype: ty.dtype, shape: ty.sizes(), pointer });
-        }
-        self.stamp = state.stamp();
-        Ok(())
-    }
-
-    /// The executable.
-    pub fn executable(&self) -> &Executable {
-        &self.executable
-    }
-
-    /// How often a replaced state tensor made it bind again.
-    pub fn rebinds(&self) -> usize {
-        self.rebinds
-    }
-
-    /// Bytes that this binding owns: arena, inputs, constants and scratch.
-    pub fn bytes(&self) -> usize {
-        let inputs: usize = self.inputs.iter().map(|i| i.area.len()).sum();
-        let constants: usize = self._constants.iter().map(Buffer::len).sum();
-        self.arena.len() + inputs + constants + self.scratch.len()
-    }
-
-    /// The input that a feed is for: by its name, or by its place.
-    fn port(&self, name: Option<&str>, place: usize) -> Option<usize> {
-        match name {
-            None => Some(place).filter(|n| *n < self.inputs.len()),
-            Some(name) => self.inputs.iter().position(|p| &*p.name == name),
-        }
-    }
-
-    /// Copies the inputs into their areas, after checking all of them.
-    fn feed(&self, feeds: &(impl Feeds + ?Sized)) -> Result<(), Error> {
-        let inner = &self.executable.inner;
-        let mut fault: Option<Error> = None;
-        let (mut given, mut named) = (0, false);
-        feeds.each(&mut |name, a| {
-            named |= name.is_some();
-            match (self.port(name, given), name) {
-                (Some(i), _) => fault = fault.take().or_else(|| self.check(i, a).err()),
-                (None, Some(name)) => {
-                    let nearest = nearest(name, self.inputs.iter().map(|p| &*p.name));
-                    fault.get_or_insert(Error::NoInput { name: name.to_string(), nearest });
-                }
-                (None, None) => {}
-            }
-            given += 1;
-        });
-        if let Some(fault) = fault {
-            return Err(fault);
-        }
-        if named && let Some(missing) = feeds::missing(&inner.graph, feeds) {
-            return Err(missing);
-        }
-        if given != self.inputs.len() {
-            let names = self.inputs.iter().map(|p| &*p.name).collect::<Vec<_>>().join(", ");
-            return Err(Error::InputCount { want: self.inputs.len(), got: given, names });
-        }
-        let mut n = 0;
-        feeds.each(&mut |name, a| {
-            if let Some(i) = self.port(name, n) {
-                self.inputs[i].area.write(a.bytes());
-            }
-            n += 1;
-        });
-        Ok(())
-    }
-
-    fn check(&self, i: usize, a: &Array) -> Result<(), Error> {
-        let port = &self.inputs[i];
-        if port.dtype == a.dtype() && port.shape == a.shape() {
-            return Ok(());
-        }
-        let want = Type::new(port.dtype, onestep_ir::Shape::fixed(&port.shape));
-        Err(GraphError::Feed {
-            name: port.name.to_string(),
-            want: Box::new(want),
-            got_dtype: a.dtype(),
-            got_shape: a.shape().to_vec(),
-        }
-        .into())
-    }
-
-    /// Runs the whole program once: inputs in, state updated in place, outputs where they can be read. One dispatch; nothing
-    /// is allocated. If an input or a state does not fit, nothing runs.
-    ///
-    /// The outputs borrow the state too, since one may be a state tensor itself:
-    ///
-    /// ```compile_fail,E0505
-    /// # fn f(bound: &mut onestep_runtime::Bound, mut state: onestep_runtime::State) -> Result<(), onestep_runtime::Error> {
-    /// let out = bound.run(&mut state, ())?;
-    /// drop(state);
-    /// out.loss()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn run<'a>(&'a mut self, state: &'a mut State, feeds: impl Feeds) -> Result<Outputs<'a>, Error> {
-        self.run_with(state, feeds, false)
-    }
-
-    /// The same, and keeps the time of each kernel for [`Bound::kernel_times`].
-    pub fn run_timed<'a>(
-        &'a mut self,
-        state: &'a mut State,
-        feeds: impl Feeds,
-    ) -> Result<Outputs<'a>, Error> {
-        self.run_with(state, feeds, true)
-    }
-
-    /// Nanoseconds of each kernel in the last timed run, by name.
-    pub fn kernel_times(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.executable.inner.program.names().zip(self.times.iter().copied())
-    }
-
-    fn run_with<'a>(
-        &'a mut self,
-        state: &'a mut State,
-        feeds: impl Feeds,
-        timed: bool,
-    ) -> Result<Outputs<'a>, Error> {
-        if self.stamp != state.stamp() {
-            self.resolve(state)?;
-            self.rebinds += 1;
-        }
-        self.feed(&feeds)?;
-        let inner = &self.executable.inner;
-        let (pool, scratch) = (inner.device.pool(), self.scratch.pointer());
-        self.times.fill(0);
-        // SAFETY: every address is of a live buffer of the size that the schedule says: arena, inputs and constants are owned
-        // by `self`; state tensors are alive and of the checked types, because the stamp is the state's own, and the
-        // state is borrowed exclusively. The plan's check proved that no kernel overwrites what it still reads. The scratch
-        // has the bytes that the program asked for with this pool's threads.
-        unsafe {
-            match timed {
-                false => inner.program.run(pool, &self.addresses, scratch),
-                true => inner.program.run_timed(pool, &self.addresses, scratch, &mut self.times),
-            }
-        }
-        for &(from, to, bytes) in &self.commits {
-            // SAFETY: both are live buffers of that many bytes, by the same argument; they are different storage.
-            unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
-        }
-        if let Some(flag) = self.bad_index {
-            // SAFETY: the output is an i32 scalar in a live, aligned buffer.
-            let site = unsafe { flag.cast::<i32>().read() };
-            if let Some(site) = usize::try_from(site - 1).ok().and_then(|i| inner.compiled.sites.get(i)) {
-                let (op, loc) = (site.op.clone(), site.loc.clone());
-                return Err(Error::BadIndex { op, loc, bound: site.bound.saturating_sub(1) });
-            }
-        }
-        Ok(Outputs { ports: &self.outputs })
     }
 }

@@ -1,6 +1,7 @@
 //! Onestep's runtime: named [`State`] on a device, [`Program`]s whose dimensions may be variables, and their
 //! [`Executable`]s, bound to a state once and run with one dispatch.
 
+mod bound;
 mod buffer;
 pub mod debug;
 mod device;
@@ -12,12 +13,14 @@ mod outputs;
 mod program;
 mod report;
 mod state;
+mod update;
 
+pub use bound::{Bound, Traffic};
 pub use device::Device;
 pub use error::Error;
-pub use executable::{Bound, Executable, Options};
+pub use executable::{Executable, Options};
 pub use feeds::Feeds;
 pub use outputs::Outputs;
 pub use program::{CompileEvent, Program};
 pub use report::{BufferReport, KernelReport, Report};
-pub use state::State;
+pub use state::{Binding, State};

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use onestep_ir::{Array, DType};
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// One output's description.
@@ -18,6 +19,8 @@ pub(crate) struct OutputPort {
 #[derive(Debug)]
 pub struct Outputs<'b> {
     pub(crate) ports: &'b [OutputPort],
+    /// Counts the bytes that are copied out.
+    pub(crate) read: &'b Cell<u64>,
 }
 
 impl<'b> Outputs<'b> {
@@ -28,8 +31,9 @@ impl<'b> Outputs<'b> {
         })
     }
 
-    fn bytes(port: &'b OutputPort) -> &'b [u8] {
+    fn bytes(&self, port: &'b OutputPort) -> &'b [u8] {
         let len = port.shape.iter().product::<usize>() * port.dtype.size();
+        self.read.set(self.read.get() + len as u64);
         // SAFETY: the pointer is to an output of the bound executable that `'b` borrows: that many bytes of its arena,
         // input area, constants, or of a tensor of the state that `'b` borrows too, written by the last call, which is
         // over.
@@ -44,13 +48,13 @@ impl<'b> Outputs<'b> {
     /// A copy of an output.
     pub fn array(&self, name: &str) -> Result<Array, Error> {
         let p = self.port(name)?;
-        Ok(Array::from_bytes(p.dtype, &p.shape, Self::bytes(p))?)
+        Ok(Array::from_bytes(p.dtype, &p.shape, self.bytes(p))?)
     }
 
     /// A scalar output as a number.
     pub fn scalar(&self, name: &str) -> Result<f64, Error> {
         let p = self.port(name)?;
-        let b = Self::bytes(p);
+        let b = self.bytes(p);
         let bad = || Error::NoOutput {
             name: format!("{name} (as a scalar)"),
             have: format!("{}{:?}", p.dtype, p.shape),

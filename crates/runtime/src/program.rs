@@ -1,11 +1,12 @@
 //! A graph whose dimensions may be variables: one executable for each binding met, in a bounded cache that says why it
 //! compiled.
 
-use crate::executable::{Bound, Executable, Options};
+use crate::bound::{Bound, Traffic};
+use crate::executable::{Executable, Options, select};
 use crate::feeds::{self, Feeds};
 use crate::outputs::Outputs;
 use crate::{Device, Error, State};
-use onestep_ir::bind;
+use onestep_ir::{Element, StatePort, bind};
 use onestep_ir::{Graph, GraphError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,6 +23,8 @@ pub type Binding = BTreeMap<Arc<str>, usize>;
 pub struct CompileEvent {
     /// For which sizes.
     pub binding: Binding,
+    /// For which outputs; `None` for all.
+    pub outputs: Option<Vec<String>>,
     /// Why.
     pub reason: &'static str,
     /// How long it took.
@@ -30,10 +33,22 @@ pub struct CompileEvent {
 
 struct Entry {
     binding: Binding,
+    /// The outputs that it computes; `None` for all.
+    outputs: Option<Vec<String>>,
     executable: Executable,
     /// Made at the first call, when the state is known.
     bound: Option<Bound>,
     used: u64,
+}
+
+impl Entry {
+    fn computes(&self, outputs: Option<&[&str]>) -> bool {
+        match (&self.outputs, outputs) {
+            (None, None) => true,
+            (Some(mine), Some(asked)) => mine.iter().eq(asked),
+            _ => false,
+        }
+    }
 }
 
 /// A program: compiled once for each binding of its dimension variables.
@@ -44,9 +59,11 @@ pub struct Program {
     options: Options,
     capacity: usize,
     entries: Vec<Entry>,
-    evicted: Vec<Binding>,
+    evicted: Vec<(Binding, Option<Vec<String>>)>,
     clock: u64,
     events: Vec<CompileEvent>,
+    /// The caches whose sizes are variables.
+    elastic: Vec<Arc<str>>,
     /// The graph at the largest sizes: the interface, and the first values of state.
     interface: Graph,
 }
@@ -74,7 +91,9 @@ impl Program {
         graph.verify()?;
         let largest: Binding = graph.dims.clone();
         let interface = transform(&bind(graph, &largest)?)?;
+        let variable = |s: &&StatePort| graph.ty(s.value).shape.sizes().is_none();
         let mut program = Program {
+            elastic: graph.states.iter().filter(variable).map(|s| s.name.clone()).collect(),
             base: graph.clone(),
             transform,
             device: device.clone(),
@@ -87,7 +106,7 @@ impl Program {
             interface,
         };
         if graph.dims.is_empty() {
-            program.entry(Binding::new())?;
+            program.entry(Binding::new(), None)?;
         }
         Ok(program)
     }
@@ -118,6 +137,7 @@ impl Program {
     /// A state with every tensor that the program needs, at its first value, drawn from `seed`.
     pub fn init(&self, seed: u64) -> Result<State, Error> {
         let mut state = State::new();
+        state.declare(&self.base);
         state.initialise(&self.interface, seed)?;
         Ok(state)
     }
@@ -133,27 +153,34 @@ impl Program {
         self.entries.iter().max_by_key(|e| e.used).map(|e| &e.executable)
     }
 
-    /// The executable for the given inputs, made if need be.
+    /// The executable for the given inputs, made if need be. Where the sizes of a cache matter, a run finds it instead.
     pub fn executable_for(&mut self, feeds: impl Feeds) -> Result<&Executable, Error> {
-        let at = self.find(&feeds)?;
+        let at = self.find(&feeds, &State::new(), None)?;
         Ok(&self.entries[at].executable)
     }
 
     fn evict(&mut self) {
         if let Some(oldest) = (0..self.entries.len()).min_by_key(|&i| self.entries[i].used) {
             let gone = self.entries.swap_remove(oldest);
-            if !self.evicted.contains(&gone.binding) {
-                self.evicted.push(gone.binding);
+            let gone = (gone.binding, gone.outputs);
+            if !self.evicted.contains(&gone) {
+                self.evicted.push(gone);
             }
         }
     }
 
     /// The entry that fits the inputs' shapes: the common case compares and allocates nothing.
-    fn find(&mut self, feeds: &(impl Feeds + ?Sized)) -> Result<usize, Error> {
-        if self.base.dims.is_empty() && !self.entries.is_empty() {
-            return Ok(0);
+    fn find(
+        &mut self,
+        feeds: &(impl Feeds + ?Sized),
+        state: &State,
+        outputs: Option<&[&str]>,
+    ) -> Result<usize, Error> {
+        if self.base.dims.is_empty() {
+            return self.entry(Binding::new(), outputs);
         }
-        if let Some(at) = (0..self.entries.len()).find(|&i| self.entries[i].executable.fits(feeds)) {
+        let fits = |e: &Entry| e.computes(outputs) && e.executable.fits(feeds) && self.holds(e, state);
+        if let Some(at) = self.entries.iter().position(fits) {
             return Ok(at);
         }
         let mut shapes: Vec<Option<Vec<usize>>> = vec![None; self.base.inputs.len()];
@@ -198,49 +225,107 @@ impl Program {
             return Err(Error::InputCount { want: shapes.len(), got: n, names });
         }
         let shapes: Vec<Vec<usize>> = shapes.into_iter().flatten().collect();
-        let binding = self.base.binding_from_inputs(&shapes)?;
-        self.entry(binding)
+        if let Some(name) = self.elastic.iter().find(|name| !state.contains(name)) {
+            return Err(Error::MissingState { names: vec![format!("'{name}'")] });
+        }
+        let binding =
+            self.base.binding_with_state(&shapes, |name| Some(state.tensor(name)?.shape.clone()))?;
+        self.entry(binding, outputs)
     }
 
-    fn entry(&mut self, binding: Binding) -> Result<usize, Error> {
-        if let Some(at) = self.entries.iter().position(|e| e.binding == binding) {
+    /// Whether the state's caches have the sizes of an executable.
+    fn holds(&self, entry: &Entry, state: &State) -> bool {
+        self.elastic.iter().all(|name| match (entry.executable.graph().state(name), state.tensor(name)) {
+            (Some(port), Some(t)) => {
+                let dims = &entry.executable.graph().ty(port.value).shape.0;
+                dims.iter().map(|d| d.size()).eq(t.shape.iter().map(|n| Some(*n)))
+            }
+            _ => false,
+        })
+    }
+
+    fn entry(&mut self, binding: Binding, outputs: Option<&[&str]>) -> Result<usize, Error> {
+        if let Some(at) = self.entries.iter().position(|e| e.computes(outputs) && e.binding == binding) {
             return Ok(at);
         }
-        let reason = if self.evicted.contains(&binding) {
+        let mut graph = (self.transform)(&bind(&self.base, &binding)?)?;
+        if let Some(outputs) = outputs {
+            graph = select(&graph, outputs)?;
+        }
+        let outputs: Option<Vec<String>> = outputs.map(|o| o.iter().map(|n| n.to_string()).collect());
+        let reason = if self.evicted.contains(&(binding.clone(), outputs.clone())) {
             "these sizes were met before, but their executable had to make room"
         } else if self.entries.is_empty() && self.evicted.is_empty() {
             "first compilation"
+        } else if self.entries.iter().any(|e| e.binding == binding) {
+            "outputs not selected before"
         } else {
             "sizes not met before"
         };
-        let graph = (self.transform)(&bind(&self.base, &binding)?)?;
         let executable = Executable::compile(&graph, &self.device, &self.options)?;
         let time = executable.compile_time();
         while self.entries.len() >= self.capacity {
             self.evict();
         }
-        self.events.push(CompileEvent { binding: binding.clone(), reason, time });
+        self.events.push(CompileEvent { binding: binding.clone(), outputs: outputs.clone(), reason, time });
         self.clock += 1;
-        self.entries.push(Entry { binding, executable, bound: None, used: self.clock });
+        self.entries.push(Entry { binding, outputs, executable, bound: None, used: self.clock });
         Ok(self.entries.len() - 1)
     }
 
     /// The binding to use for the inputs, made at the first call that needs it.
-    fn bound(&mut self, state: &State, feeds: &(impl Feeds + ?Sized)) -> Result<&mut Bound, Error> {
-        let at = self.find(feeds)?;
+    fn bound(
+        &mut self,
+        state: &mut State,
+        feeds: &(impl Feeds + ?Sized),
+        outputs: Option<&[&str]>,
+    ) -> Result<&mut Bound, Error> {
+        let at = self.find(feeds, state, outputs)?;
         self.clock += 1;
         let entry = &mut self.entries[at];
         entry.used = self.clock;
         match &mut entry.bound {
             Some(bound) => Ok(bound),
-            none => Ok(none.insert(entry.executable.bind(state)?)),
+            none => {
+                state.declare(&self.base);
+                Ok(none.insert(entry.executable.bind(state)?))
+            }
         }
     }
 
     /// Runs the program once. The first call with new sizes compiles, the first with a state binds; every other call is one
     /// dispatch.
     pub fn run<'a>(&'a mut self, state: &'a mut State, feeds: impl Feeds) -> Result<Outputs<'a>, Error> {
-        self.bound(state, &feeds)?.run(state, feeds)
+        self.bound(state, &feeds, None)?.run(state, feeds)
+    }
+
+    /// Runs the program for these outputs only: what feeds nothing but the others is not computed, while state is updated
+    /// all the same. Each selection is compiled once and kept like another size.
+    pub fn run_selected<'a>(
+        &'a mut self,
+        state: &'a mut State,
+        feeds: impl Feeds,
+        outputs: &[&str],
+    ) -> Result<Outputs<'a>, Error> {
+        self.bound(state, &feeds, Some(outputs))?.run(state, feeds)
+    }
+
+    /// Updates parameters with the caller's own optimizer, from the gradients that the last run left as state: see
+    /// [`Bound::update_with`].
+    pub fn update_with<T: Element>(
+        &mut self,
+        state: &mut State,
+        names: impl IntoIterator<Item = impl AsRef<str>>,
+        update: impl FnMut(&str, &[usize], &mut [T], &[T]),
+    ) -> Result<(), Error> {
+        let last = self.entries.iter_mut().max_by_key(|e| e.used).and_then(|e| e.bound.as_mut());
+        last.ok_or(Error::NotRun)?.update_with(state, names, update)
+    }
+
+    /// What its bindings have copied so far, together.
+    pub fn traffic(&self) -> Traffic {
+        let bounds = self.entries.iter().filter_map(|e| e.bound.as_ref());
+        bounds.map(Bound::traffic).fold(Traffic::default(), |a, b| a + b)
     }
 
     /// The same, and keeps the time of each kernel for [`Program::kernel_times`].
@@ -249,7 +334,7 @@ impl Program {
         state: &'a mut State,
         feeds: impl Feeds,
     ) -> Result<Outputs<'a>, Error> {
-        self.bound(state, &feeds)?.run_timed(state, feeds)
+        self.bound(state, &feeds, None)?.run_timed(state, feeds)
     }
 
     /// Nanoseconds of each kernel in the last timed run, by name.

@@ -2,9 +2,20 @@
 //!
 //! Each tensor has storage of its own, which executables address directly and update in place. Replacing a tensor by one
 //! of another type gives it new storage; bound executables notice and bind again.
+//!
+//! [`State::set`] puts any tensor at a path. [`State::bind`] is for tensors that a program has declared, and refuses what
+//! does not fit; [`State::adopt`] takes a caller's own storage without a copy; [`State::append_row`] writes one row of a
+//! cache.
+
+mod adopt;
+mod bind;
+mod rows;
+
+pub use bind::Binding;
 
 use crate::Error;
 use crate::buffer::Buffer;
+use bind::Declared;
 use onestep_ir::{Array, DType, Graph, nearest};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,12 +31,21 @@ pub(crate) struct Tensor {
     pub buffer: Buffer,
 }
 
+impl Tensor {
+    /// Its type, for messages.
+    pub fn describe(&self) -> String {
+        format!("{}{:?}", self.dtype, self.shape)
+    }
+}
+
 /// Named tensors on one device, shared by any number of executables.
 #[derive(Debug)]
 pub struct State {
     id: u64,
     generation: u64,
     tensors: BTreeMap<Arc<str>, Tensor>,
+    /// What programs say of the tensors, whether they are there or not.
+    declared: BTreeMap<Arc<str>, Declared>,
 }
 
 impl Default for State {
@@ -37,7 +57,7 @@ impl Default for State {
 impl Clone for State {
     /// A copy with storage of its own.
     fn clone(&self) -> State {
-        let mut copy = State::new();
+        let mut copy = State { declared: self.declared.clone(), ..State::new() };
         for (name, t) in &self.tensors {
             let buffer = Buffer::copy(t.buffer.bytes());
             copy.tensors.insert(name.clone(), Tensor { dtype: t.dtype, shape: t.shape.clone(), buffer });
@@ -49,7 +69,8 @@ impl Clone for State {
 impl State {
     /// An empty state.
     pub fn new() -> State {
-        State { id: NEXT.fetch_add(1, Ordering::Relaxed), generation: 0, tensors: BTreeMap::new() }
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        State { id, generation: 0, tensors: BTreeMap::new(), declared: BTreeMap::new() }
     }
 
     /// Changes whenever a tensor's storage is replaced: what a bound executable compares.
@@ -59,6 +80,11 @@ impl State {
 
     pub(crate) fn tensor(&self, name: &str) -> Option<&Tensor> {
         self.tensors.get(name)
+    }
+
+    /// All tensors, to be changed where they are.
+    pub(crate) fn tensors_mut(&mut self) -> impl Iterator<Item = (&str, &mut Tensor)> {
+        self.tensors.iter_mut().map(|(name, t)| (&**name, t))
     }
 
     /// The paths of all tensors, sorted.
@@ -86,7 +112,7 @@ impl State {
         self.tensors.values().map(|t| t.buffer.len()).sum()
     }
 
-    fn missing(&self, name: &str) -> Error {
+    pub(crate) fn missing(&self, name: &str) -> Error {
         Error::NoState { name: name.to_string(), nearest: nearest(name, self.names()) }
     }
 
@@ -105,10 +131,13 @@ impl State {
             t.buffer.write(value.bytes());
             return;
         }
+        self.insert(name, value.dtype(), value.shape(), Buffer::of(value));
+    }
+
+    /// Puts a tensor with storage of its own at a path.
+    fn insert(&mut self, name: &str, dtype: DType, shape: &[usize], buffer: Buffer) {
         self.generation += 1;
-        let tensor =
-            Tensor { dtype: value.dtype(), shape: value.shape().to_vec(), buffer: Buffer::of(value) };
-        self.tensors.insert(name.into(), tensor);
+        self.tensors.insert(name.into(), Tensor { dtype, shape: shape.to_vec(), buffer });
     }
 
     /// Sets a scalar that exists, such as `opt/lr`, keeping its dtype. Never compiles anything again.
@@ -132,10 +161,11 @@ impl State {
         }
     }
 
-    /// Removes a tensor.
+    /// Removes a tensor, and forgets what programs declared of it.
     pub fn remove(&mut self, name: &str) -> Result<(), Error> {
         let missing = self.missing(name);
         self.tensors.remove(name).ok_or(missing)?;
+        self.declared.remove(name);
         self.generation += 1;
         Ok(())
     }

@@ -59,6 +59,7 @@ pub const EXCEPTIONS: &[Exception] = &[
         Allows::Within(DType::F64, 1e-7, 0.0),
         "PyTorch's backward kernel holds 1/6 in single precision",
     ),
+    any("asin", Allows::Nearer, "PyTorch's gradient squares x, which loses digits near 1"),
     any("atanh", Allows::Nearer, "PyTorch's gradient squares x, which loses digits near 1"),
     any("logcumsumexp", Allows::Nearer, "PyTorch's gradient is taken through logarithms, which loses digits"),
     Exception { runtime: "interpreter", operator: "linalg.multi_dot", allows: Allows::Nearer, reason: ORDER },

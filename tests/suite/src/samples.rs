@@ -121,6 +121,7 @@ fn tensors(bytes: &[u8]) -> Result<Vec<Array>, String> {
             Dtype::BF16 => DType::BF16,
             Dtype::I64 => DType::I64,
             Dtype::I32 => DType::I32,
+            Dtype::I8 => DType::I8,
             Dtype::U8 => DType::U8,
             Dtype::BOOL => DType::Bool,
             other => return Err(format!("tensor {n} is {other:?}")),

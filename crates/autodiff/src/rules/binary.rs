@@ -13,6 +13,7 @@ impl Gradient for Binary {
             BinaryKind::Max => share(dy, a, b, a.less(b)),
             BinaryKind::Min => share(dy, a, b, a.greater(b)),
             BinaryKind::Pow => pow_base(wide(dy), wide(a), wide(b)),
+            BinaryKind::Atan2 => turn(wide(dy), wide(a), wide(b), wide(b)),
             // a + b, a − b, a − trunc(a/b)·b
             _ => dy,
         };
@@ -23,6 +24,7 @@ impl Gradient for Binary {
             BinaryKind::Max => share(dy, a, b, b.less(a)),
             BinaryKind::Min => share(dy, a, b, b.greater(a)),
             BinaryKind::Pow => pow_exponent(wide(dy), wide(a), wide(b), wide(y)),
+            BinaryKind::Atan2 => -turn(wide(dy), wide(a), wide(b), wide(a)),
             // −trunc(a/b), from the exact multiple of b that was taken off.
             BinaryKind::Rem => -(wide(dy) * ((wide(a) - wide(y)) / wide(b)).round()),
             _ => dy,
@@ -48,4 +50,11 @@ fn pow_base<'g>(dy: Tensor<'g>, a: Tensor<'g>, b: Tensor<'g>) -> Tensor<'g> {
 fn pow_exponent<'g>(dy: Tensor<'g>, a: Tensor<'g>, b: Tensor<'g>, y: Tensor<'g>) -> Tensor<'g> {
     let flat = a.equals(0.0).and(b.greater_equal(0.0));
     flat.select(0.0, dy * (y * flat.select(1.0, a).log()))
+}
+
+/// dy·side/(a² + b²), and 0 at the origin, which has no angle.
+fn turn<'g>(dy: Tensor<'g>, a: Tensor<'g>, b: Tensor<'g>, side: Tensor<'g>) -> Tensor<'g> {
+    let square = a * a + b * b;
+    let origin = square.equals(0.0);
+    origin.select(0.0, dy * (side / origin.select(1.0, square)))
 }

@@ -13,7 +13,7 @@ impl Gradient for CrossEntropy {
         let classes = shape.0[axis].size()?;
         // Wide enough to count classes and to hold a negative label.
         let counter = match at.operands[1].dtype() {
-            DType::U8 | DType::I32 => DType::I32,
+            DType::I8 | DType::U8 | DType::I32 => DType::I32,
             _ => DType::I64,
         };
         let label = at.operands[1].cast(counter);

@@ -1,12 +1,14 @@
 //! The gradient rules, one file for each op's file, and the table that lists them.
 
 mod attention;
+mod bce_with_logits;
 mod binary;
 mod broadcast;
 mod cast;
 mod concat;
 mod convolution;
 mod cross_entropy;
+mod cumulative;
 mod dropout;
 mod dynamic_slice;
 mod dynamic_update_slice;
@@ -21,6 +23,7 @@ mod mean;
 mod pad;
 mod reduce;
 mod reshape;
+mod reverse;
 mod rms_norm;
 mod scatter_add;
 mod scatter_add_along;
@@ -28,6 +31,7 @@ mod select;
 mod silu;
 mod slice;
 mod softmax;
+mod sort;
 mod transpose;
 mod unary;
 
@@ -66,7 +70,7 @@ pub(crate) fn rule(op: &Op) -> Rule<'_> {
             _ => Rule::Explicit(op),
         },
         Op::Binary(op) => match op.kind {
-            BinaryKind::And | BinaryKind::Or | BinaryKind::Xor => {
+            BinaryKind::And | BinaryKind::Or | BinaryKind::Xor | BinaryKind::Shl | BinaryKind::Shr => {
                 Rule::Ends("it takes integers and truth values")
             }
             _ => Rule::Explicit(op),
@@ -102,6 +106,10 @@ pub(crate) fn rule(op: &Op) -> Rule<'_> {
         Op::AttentionGrad(_) => Rule::Decomposition,
         Op::Call(_) => Rule::Inline,
         Op::ArgReduce(_) => Rule::Ends("its result is an index"),
+        Op::BceWithLogits(op) => Rule::Explicit(op),
+        Op::Cumulative(op) => Rule::Explicit(op),
+        Op::Reverse(op) => Rule::Explicit(op),
+        Op::Sort(op) => Rule::Explicit(op),
         Op::RandomBits(_) => Rule::Ends("its result is random bits"),
         Op::Convolution(op) => Rule::Explicit(op),
         Op::ConvolutionInputGrad(op) => Rule::Explicit(op),

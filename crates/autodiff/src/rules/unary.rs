@@ -31,6 +31,17 @@ impl Gradient for Unary {
                 return Some(vec![None]);
             }
             UnaryKind::IsFinite | UnaryKind::IsNan | UnaryKind::Not => return Some(vec![None]),
+            UnaryKind::Tan => dy() * (y() * y() + 1.0),
+            // (1 − x)(1 + x) rather than 1 − x², which loses digits near ±1.
+            UnaryKind::Asin => dy() * ((1.0 - x()) * (x() + 1.0)).rsqrt(),
+            UnaryKind::Acos => -(dy() * ((1.0 - x()) * (x() + 1.0)).rsqrt()),
+            UnaryKind::Atan => dy() / (x() * x() + 1.0),
+            UnaryKind::Sinh => dy() * x().cosh(),
+            UnaryKind::Cosh => dy() * x().sinh(),
+            UnaryKind::Asinh => dy() * (x() * x() + 1.0).rsqrt(),
+            UnaryKind::Acosh => dy() * ((x() - 1.0) * (x() + 1.0)).rsqrt(),
+            UnaryKind::Atanh => dy() / ((1.0 - x()) * (x() + 1.0)),
+            UnaryKind::Erfc => -(dy() * ((-(x() * x())).exp() * FRAC_2_SQRT_PI)),
         };
         Some(vec![Some(dx.cast(at.x().dtype()))])
     }

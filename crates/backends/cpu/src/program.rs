@@ -72,7 +72,7 @@ impl CpuProgram {
     ///
     /// # Safety
     ///
-    /// `buffers` holds, for each buffer of the schedule, storage of its size, aligned to 8 bytes, which nobody else
+    /// `buffers` holds, for each buffer of the schedule, storage of its size, aligned for its dtype, which nobody else
     /// accesses meanwhile; buffers share storage only as a plan of the schedule allows. `scratch` has
     /// [`CpuProgram::scratch_bytes`] for the pool's threads, at a multiple of 64.
     ///

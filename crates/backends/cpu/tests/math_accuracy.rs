@@ -16,7 +16,7 @@ struct Case {
 }
 
 const ALL: f32 = f32::INFINITY;
-const CASES: [Case; 9] = [
+const CASES: [Case; 19] = [
     Case { name: "exp", fast: single::exp, exact: libm::exp, bound: 1.0, limit: ALL },
     Case { name: "log", fast: single::log, exact: libm::log, bound: 1.0, limit: ALL },
     Case { name: "tanh", fast: single::tanh, exact: libm::tanh, bound: 2.0, limit: ALL },
@@ -38,6 +38,16 @@ const CASES: [Case; 9] = [
         bound: 1.0,
         limit: single::TRIG_LIMIT,
     },
+    Case { name: "tan", fast: single::tan, exact: libm::tan, bound: 1.0, limit: ALL },
+    Case { name: "asin", fast: single::asin, exact: libm::asin, bound: 1.0, limit: ALL },
+    Case { name: "acos", fast: single::acos, exact: libm::acos, bound: 1.0, limit: ALL },
+    Case { name: "atan", fast: single::atan, exact: libm::atan, bound: 1.0, limit: ALL },
+    Case { name: "sinh", fast: single::sinh, exact: libm::sinh, bound: 1.0, limit: ALL },
+    Case { name: "cosh", fast: single::cosh, exact: libm::cosh, bound: 1.0, limit: ALL },
+    Case { name: "asinh", fast: single::asinh, exact: libm::asinh, bound: 1.0, limit: ALL },
+    Case { name: "acosh", fast: single::acosh, exact: double::acosh, bound: 1.0, limit: ALL },
+    Case { name: "atanh", fast: single::atanh, exact: libm::atanh, bound: 1.0, limit: ALL },
+    Case { name: "erfc", fast: single::erfc, exact: libm::erfc, bound: 1.0, limit: ALL },
 ];
 
 /// The distance of `got` from `exact` in units of the last place that an f32 near `exact` has.
@@ -154,6 +164,9 @@ fn special_values() {
         assert_eq!(odd(-0.0).to_bits(), (-0.0f32).to_bits());
     }
     assert!(sin(inf).is_nan() && cos(-inf).is_nan());
+    assert!([-7e4, -2.5, -1.0, 0.0, 0.999].iter().all(|&x| acosh(x).is_nan()) && acosh(1.0) == 0.0);
+    assert!(asin(1.01).is_nan() && acos(-1.01).is_nan() && atanh(-1.01).is_nan());
+    assert_eq!((atanh(1.0), atan2(0.0, -0.0)), (inf, std::f32::consts::PI));
     assert!(beyond_trig_limit(&[1.0, -2e6, 0.0]));
     assert!(!beyond_trig_limit(&[1.0, -inf, f32::NAN, TRIG_LIMIT]));
     assert_eq!((pow(2.0, 0.5), pow(0.0, 0.0), pow(-8.0, 3.0)), (std::f32::consts::SQRT_2, 1.0, -512.0));

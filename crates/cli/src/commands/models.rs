@@ -46,14 +46,12 @@ pub fn gpt_graph(shape: &GptShape, init: GptInit, batch: usize) -> Result<Graph,
     Ok(g.finish(logits.cross_entropy(y))?)
 }
 
-/// The same model for writing text: input `x`, `[1, context]`, and `position`; output `logits`, `[256]`, of the byte after
-/// that position.
-pub fn gpt_sampler(shape: &GptShape) -> Result<Graph, Error> {
-    let g = GraphBuilder::new("gpt-sampler");
-    let x = g.input("x", I32, [1, shape.context]);
-    let position = g.input("position", I32, ());
-    let logits = shape.model(GptInit::default()).build(&g, x);
-    g.output("logits", logits.dynamic_slice(1, position, 1).reshape([256]));
+/// The same model for writing text: input `token`, `[1]`, and output `logits`, `[1, 256]`, of the byte after it; what came
+/// before is state.
+pub fn gpt_writer(shape: &GptShape) -> Result<Graph, Error> {
+    let g = GraphBuilder::new("gpt-writer");
+    let token = g.input("token", I32, [1]);
+    g.output("logits", shape.model(GptInit::default()).decode(&g, token));
     Ok(g.build()?)
 }
 

@@ -24,6 +24,7 @@ fn format_dtype(dtype: DType) -> (Dtype, &'static str) {
         DType::I64 => (Dtype::I64, "I64"),
         DType::I32 => (Dtype::I32, "I32"),
         DType::U32 => (Dtype::U32, "U32"),
+        DType::I8 => (Dtype::I8, "I8"),
         DType::U8 => (Dtype::U8, "U8"),
         DType::Bool => (Dtype::BOOL, "BOOL"),
     }

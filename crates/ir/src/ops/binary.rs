@@ -45,6 +45,12 @@ kinds!(
     Or "or",
     /// Logical (bitwise for integers) exclusive or.
     Xor "xor",
+    /// The angle of the point (b, a), from −π to π, floats only.
+    Atan2 "atan2",
+    /// a · 2ᵇ, integers only; 0 when b is negative or not below the number of bits.
+    Shl "shl",
+    /// ⌊a / 2ᵇ⌋, integers only; the sign (−1 or 0) when b is negative or not below the number of bits.
+    Shr "shr",
 );
 
 impl BinaryKind {
@@ -61,7 +67,10 @@ impl BinaryKind {
             BinaryKind::Min => a.min(b),
             BinaryKind::Pow => libm::pow(a, b),
             BinaryKind::Rem => libm::fmod(a, b),
-            BinaryKind::And | BinaryKind::Or | BinaryKind::Xor => f64::NAN,
+            BinaryKind::Atan2 => libm::atan2(a, b),
+            BinaryKind::And | BinaryKind::Or | BinaryKind::Xor | BinaryKind::Shl | BinaryKind::Shr => {
+                f64::NAN
+            }
         }
     }
 
@@ -80,7 +89,16 @@ impl BinaryKind {
             BinaryKind::And => a & b,
             BinaryKind::Or => a | b,
             BinaryKind::Xor => a ^ b,
-            BinaryKind::Pow => 0,
+            // Of a narrower dtype, the bits shifted out are wrapped away, and the sign is in every bit above its own.
+            BinaryKind::Shl => {
+                if (0..64).contains(&b) {
+                    a << b
+                } else {
+                    0
+                }
+            }
+            BinaryKind::Shr => a >> if (0..64).contains(&b) { b } else { 63 },
+            BinaryKind::Pow | BinaryKind::Atan2 => 0,
         }
     }
 
@@ -88,7 +106,8 @@ impl BinaryKind {
     pub fn takes(self, dtype: DType) -> bool {
         match self {
             BinaryKind::And | BinaryKind::Or | BinaryKind::Xor => !dtype.is_float(),
-            BinaryKind::Pow => dtype.is_float(),
+            BinaryKind::Pow | BinaryKind::Atan2 => dtype.is_float(),
+            BinaryKind::Shl | BinaryKind::Shr => dtype.is_int(),
             BinaryKind::Max | BinaryKind::Min => true,
             _ => dtype != DType::Bool,
         }
@@ -96,7 +115,13 @@ impl BinaryKind {
 
     /// Whether `f(a, b) = f(b, a)`, bit for bit.
     pub fn commutes(self) -> bool {
-        !matches!(self, BinaryKind::Sub | BinaryKind::Div | BinaryKind::Pow | BinaryKind::Rem)
+        use BinaryKind::*;
+        matches!(self, Add | Mul | Max | Min | And | Or | Xor)
+    }
+
+    /// Whether every target gives it the same bits: it has one right result, and none other is taken.
+    pub fn is_exact(self) -> bool {
+        !matches!(self, BinaryKind::Pow | BinaryKind::Atan2)
     }
 }
 
@@ -164,13 +189,20 @@ impl OpTable for Binary {
                     // Quotients stay inside (1, 2): away from the jumps of the remainder.
                     BinaryKind::Rem => (Range::Real(2.2, 2.8), Range::Real(1.5, 2.0)),
                     BinaryKind::Max | BinaryKind::Min => (Range::Distinct, Range::Distinct),
+                    // Never near the origin, nor the cut behind it.
+                    BinaryKind::Atan2 => (Range::Real(-2.0, 2.0), Range::Real(0.5, 2.0)),
                     _ => (Range::Real(-2.0, 2.0), Range::Real(-2.0, 2.0)),
                 };
                 all.push(Sample::reals(op, &[]).and(DType::F64, &[2, 3], ra).and(DType::F64, &[2, 3], rb));
             }
-            for dtype in [DType::I32, DType::U8, DType::Bool] {
+            for dtype in [DType::I32, DType::I8, DType::U8, DType::Bool] {
                 if kind.takes(dtype) {
-                    let r = if dtype == DType::I32 { Range::Int(-9, 9) } else { Range::Int(0, 2) };
+                    let r = if dtype.lowest() < 0.0 { Range::Int(-9, 9) } else { Range::Int(0, 2) };
+                    let r = if matches!(kind, BinaryKind::Shl | BinaryKind::Shr) {
+                        Range::Int(-99 * (dtype.lowest() < 0.0) as i64, 99)
+                    } else {
+                        r
+                    };
                     all.push(Sample::reals(op, &[]).and(dtype, &[5], r).and(dtype, &[5], r));
                 }
             }
@@ -191,5 +223,14 @@ mod tests {
         assert_eq!(BinaryKind::Rem.int(7, 0), 7);
         assert_eq!(BinaryKind::Rem.int(-7, 3), -1);
         assert_eq!(BinaryKind::Div.int(i64::MIN, -1), i64::MIN);
+        let shifted = |kind: BinaryKind, dtype: DType, a, b| dtype.wrap(kind.int(a, b));
+        assert_eq!(shifted(BinaryKind::Shl, DType::I32, 1, 31), i32::MIN as i64);
+        assert_eq!(shifted(BinaryKind::Shl, DType::U8, 3, 7), 128);
+        assert_eq!(shifted(BinaryKind::Shr, DType::I32, -5, 1), -3);
+        for beyond in [8, 32, 64, 1 << 40, -1] {
+            assert_eq!(shifted(BinaryKind::Shl, DType::U8, 255, beyond), 0);
+            assert_eq!(shifted(BinaryKind::Shr, DType::U8, 255, beyond), 0);
+            assert_eq!(shifted(BinaryKind::Shr, DType::I64, -1 << 7, beyond), -1);
+        }
     }
 }

@@ -65,7 +65,11 @@ impl OpRule for CrossEntropy {
         let ty = logits.ty()?;
         let axis = ty.shape.rank().checked_sub(1)?;
         // Wide enough for every label and class: u8 could not count to 256, and unsigned labels have no negative.
-        let wide = if matches!(labels.dtype(), DType::U8 | DType::I32) { DType::I32 } else { DType::I64 };
+        let wide = if matches!(labels.dtype(), DType::I8 | DType::U8 | DType::I32) {
+            DType::I32
+        } else {
+            DType::I64
+        };
         let label = labels.cast(wide);
         let (shifted, sum) = shifted(logits.cast(ty.dtype.accumulator()), -1);
         // Not a gather: this way one fused loop computes maximum, sum and choice, and no index can go astray.

@@ -3,6 +3,7 @@
 mod arg_reduce;
 mod attention;
 mod attention_grad;
+mod bce_with_logits;
 mod binary;
 mod broadcast;
 mod call;
@@ -14,6 +15,7 @@ mod convolution;
 mod convolution_input_grad;
 mod convolution_weight_grad;
 mod cross_entropy;
+mod cumulative;
 mod dropout;
 mod dynamic_slice;
 mod dynamic_update_slice;
@@ -30,6 +32,7 @@ mod pad;
 mod random_bits;
 mod reduce;
 mod reshape;
+mod reverse;
 mod rms_norm;
 mod scatter_add;
 mod scatter_add_along;
@@ -37,6 +40,7 @@ mod select;
 mod silu;
 mod slice;
 mod softmax;
+mod sort;
 mod sum_pool;
 mod transpose;
 mod unary;
@@ -45,6 +49,7 @@ mod window;
 pub use arg_reduce::{ArgKind, ArgReduce};
 pub use attention::{Attention, AttentionLayout};
 pub use attention_grad::AttentionGrad;
+pub use bce_with_logits::BceWithLogits;
 pub use binary::{Binary, BinaryKind};
 pub use broadcast::Broadcast;
 pub use call::Call;
@@ -56,6 +61,7 @@ pub use convolution::{Convolution, ConvolutionSizes};
 pub use convolution_input_grad::ConvolutionInputGrad;
 pub use convolution_weight_grad::ConvolutionWeightGrad;
 pub use cross_entropy::CrossEntropy;
+pub use cumulative::Cumulative;
 pub use dropout::Dropout;
 pub use dynamic_slice::DynamicSlice;
 pub use dynamic_update_slice::DynamicUpdateSlice;
@@ -72,6 +78,7 @@ pub use pad::Pad;
 pub use random_bits::RandomBits;
 pub use reduce::{Reduce, ReduceKind};
 pub use reshape::Reshape;
+pub use reverse::Reverse;
 pub use rms_norm::RmsNorm;
 pub use scatter_add::ScatterAdd;
 pub use scatter_add_along::ScatterAddAlong;
@@ -79,6 +86,7 @@ pub use select::Select;
 pub use silu::Silu;
 pub use slice::Slice;
 pub use softmax::Softmax;
+pub use sort::Sort;
 pub use sum_pool::SumPool;
 pub use transpose::Transpose;
 pub use unary::{Unary, UnaryKind};
@@ -188,4 +196,8 @@ table!(
     ConvolutionWeightGrad,
     MaxPool,
     SumPool,
+    BceWithLogits,
+    Cumulative,
+    Reverse,
+    Sort,
 );

@@ -69,6 +69,26 @@ kinds!(
     IsNan "is_nan",
     /// Logical negation of a `bool`; bitwise for integers.
     Not "not",
+    /// Tangent.
+    Tan "tan",
+    /// Arc sine.
+    Asin "asin",
+    /// Arc cosine.
+    Acos "acos",
+    /// Arc tangent.
+    Atan "atan",
+    /// Hyperbolic sine.
+    Sinh "sinh",
+    /// Hyperbolic cosine.
+    Cosh "cosh",
+    /// Inverse hyperbolic sine.
+    Asinh "asinh",
+    /// Inverse hyperbolic cosine.
+    Acosh "acosh",
+    /// Inverse hyperbolic tangent.
+    Atanh "atanh",
+    /// 1 − erf(x), accurate where that is tiny.
+    Erfc "erfc",
 );
 
 impl UnaryKind {
@@ -101,6 +121,18 @@ impl UnaryKind {
             UnaryKind::IsFinite => x.is_finite() as u8 as f64,
             UnaryKind::IsNan => x.is_nan() as u8 as f64,
             UnaryKind::Not => (x == 0.0) as u8 as f64,
+            UnaryKind::Tan => libm::tan(x),
+            UnaryKind::Asin => libm::asin(x),
+            UnaryKind::Acos => libm::acos(x),
+            UnaryKind::Atan => libm::atan(x),
+            UnaryKind::Sinh => libm::sinh(x),
+            UnaryKind::Cosh => libm::cosh(x),
+            UnaryKind::Asinh => libm::asinh(x),
+            // The library's formula gives numbers to some arguments below −1.
+            UnaryKind::Acosh if x < 1.0 => f64::NAN,
+            UnaryKind::Acosh => libm::acosh(x),
+            UnaryKind::Atanh => libm::atanh(x),
+            UnaryKind::Erfc => libm::erfc(x),
         }
     }
 
@@ -114,6 +146,31 @@ impl UnaryKind {
             UnaryKind::Not => !x,
             _ => x,
         }
+    }
+
+    /// Whether every target gives it the same bits: it has one right result, and none other is taken.
+    pub fn is_exact(self) -> bool {
+        use UnaryKind::*;
+        matches!(
+            self,
+            Neg | Abs
+                | Sign
+                | Sqrt
+                | Reciprocal
+                | Relu
+                | Floor
+                | Ceil
+                | Round
+                | Trunc
+                | IsFinite
+                | IsNan
+                | Not
+        )
+    }
+
+    /// Whether computing it is worth more than a load: it has a polynomial or a call behind it.
+    pub fn is_costly(self) -> bool {
+        !self.is_exact() && self != UnaryKind::Rsqrt
     }
 
     /// Whether integers have it.
@@ -186,6 +243,9 @@ impl OpTable for Unary {
                     Range::Real(0.3, 3.0)
                 }
                 UnaryKind::Log1p => Range::Real(-0.7, 2.0),
+                UnaryKind::Tan => Range::Real(-1.2, 1.2),
+                UnaryKind::Asin | UnaryKind::Acos | UnaryKind::Atanh => Range::Real(-0.8, 0.8),
+                UnaryKind::Acosh => Range::Real(1.3, 3.0),
                 // Away from the kink at 0 and the steps at the (half-)integers.
                 UnaryKind::Abs | UnaryKind::Relu | UnaryKind::Sign => Range::Distinct,
                 UnaryKind::Floor | UnaryKind::Ceil | UnaryKind::Round | UnaryKind::Trunc => {
@@ -225,5 +285,6 @@ mod tests {
         assert_eq!(Expm1.real(1e-20), 1e-20);
         assert_eq!(Sigmoid.real(-800.0), 0.0);
         assert_eq!(Sigmoid.real(800.0), 1.0);
+        assert!(Acosh.real(-7e4).is_nan() && Acosh.real(0.5).is_nan());
     }
 }

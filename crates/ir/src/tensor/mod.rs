@@ -9,12 +9,21 @@ use crate::ops::{
 };
 use crate::{DType, Dim, GraphBuilder, Mistake, Shape, Type, ValueId};
 
+mod activation_methods;
+mod einsum;
+mod layout_methods;
+mod loss_methods;
+mod math_methods;
 mod nn_methods;
 mod norm_methods;
+mod order_methods;
+mod random_methods;
 mod reduce_methods;
 mod shape_methods;
 mod spatial_methods;
+mod statistics_methods;
 
+pub use loss_methods::CrossEntropyOptions;
 pub use nn_methods::AttentionOptions;
 pub use shape_methods::{concat, stack};
 pub use spatial_methods::{ConvOptions, Divisor};
@@ -172,6 +181,26 @@ impl<'g> Tensor<'g> {
         is_nan IsNan,
         /// Logical negation (bitwise for integers).
         not Not,
+        /// Tangent.
+        tan Tan,
+        /// Arc sine: NaN outside [−1, 1].
+        asin Asin,
+        /// Arc cosine: NaN outside [−1, 1].
+        acos Acos,
+        /// Arc tangent.
+        atan Atan,
+        /// Hyperbolic sine.
+        sinh Sinh,
+        /// Hyperbolic cosine.
+        cosh Cosh,
+        /// Inverse hyperbolic sine.
+        asinh Asinh,
+        /// Inverse hyperbolic cosine: NaN below 1.
+        acosh Acosh,
+        /// Inverse hyperbolic tangent: NaN outside [−1, 1].
+        atanh Atanh,
+        /// 1 − erf(x), accurate where that is tiny.
+        erfc Erfc,
     );
 
     binary_methods!(
@@ -197,6 +226,12 @@ impl<'g> Tensor<'g> {
         or Or,
         /// Logical (bitwise for integers) exclusive or.
         xor Xor,
+        /// The angle from −π to π of the point (`other`, `self`); its gradient is 0 at the origin.
+        atan2 Atan2,
+        /// Integers · 2ᵇ; 0 when b is negative or not below the number of bits.
+        shl Shl,
+        /// ⌊integers / 2ᵇ⌋; −1 or 0, by the sign, when b is negative or not below the number of bits.
+        shr Shr,
     );
 
     compare_methods!(

@@ -8,7 +8,7 @@ use crate::ops::{
 use crate::{DType, Dim, Shape};
 
 /// The label that [`Tensor::cross_entropy`] ignores, as PyTorch does.
-const IGNORED: i64 = -100;
+pub(super) const IGNORED: i64 = -100;
 
 /// How [`Tensor::attention`] reads its operands. The default: `[batch, heads, sequence, head size]`, not causal, scores
 /// scaled by `1/√head size`.
@@ -52,7 +52,7 @@ impl<'g> Tensor<'g> {
         let losses = logits.cross_entropy_with(labels, IGNORED);
         // Wide enough that an unsigned label never passes for the ignored one.
         let wide = if labels.dtype() == DType::U32 { labels.cast(DType::I64) } else { labels };
-        let wide = if wide.dtype() == DType::U8 { wide.cast(DType::I32) } else { wide };
+        let wide = if matches!(wide.dtype(), DType::I8 | DType::U8) { wide.cast(DType::I32) } else { wide };
         let count = wide.not_equal(IGNORED as f64).cast(DType::I32).sum_all().cast(acc);
         losses.sum_all() / count.maximum(1.0)
     }

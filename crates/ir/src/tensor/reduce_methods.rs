@@ -109,7 +109,7 @@ impl<'g> Tensor<'g> {
 
     /// A float tensor as it is; integers and truth values as `f32`.
     #[track_caller]
-    fn as_float(self) -> Tensor<'g> {
+    pub(super) fn as_float(self) -> Tensor<'g> {
         if self.dtype().is_float() { self } else { self.cast(DType::F32) }
     }
 

@@ -4,6 +4,7 @@
 //! Every float in the pool from which operands are drawn is at most [`TAME`] in magnitude, by squashing whatever
 //! grows; so results stay finite, and rounding differences stay small.
 
+use crate::ops::ReduceKind;
 use crate::{Array, DType, Dim, Graph, GraphBuilder, Init, Role, Shape, Tensor, Type, dim, random};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -202,8 +203,12 @@ impl<'g> Maker<'g> {
 
     fn unary(&mut self) -> Tensor<'g> {
         let x = self.real();
-        match self.rng.below(14) {
+        match self.rng.below(18) {
             0 => x.tanh(),
+            13 => x.atan(),
+            14 => x.asinh(),
+            15 => (x * 0.25).cosh(),
+            16 => x.erfc(),
             1 => x.sigmoid(),
             2 => x.relu(),
             3 => x.negate(),
@@ -222,8 +227,9 @@ impl<'g> Maker<'g> {
 
     fn binary(&mut self) -> Tensor<'g> {
         let (a, b) = self.pair();
-        match self.rng.below(6) {
+        match self.rng.below(7) {
             0 => (a + b) * 0.5,
+            6 => a.atan2(b.square() + 1.0),
             1 => (a - b) * 0.5,
             2 => (a * b).tanh(),
             3 => a / (b.square() + 1.0),
@@ -234,6 +240,9 @@ impl<'g> Maker<'g> {
 
     fn reduce(&mut self) -> Tensor<'g> {
         let x = self.real();
+        if x.rank() > 0 && self.rng.chance(4) {
+            return self.ordered(x);
+        }
         let axes: Vec<isize> = (0..x.rank() as isize).filter(|_| self.rng.chance(2)).collect();
         let out = match self.rng.below(6) {
             0 => x.max(&axes),
@@ -241,6 +250,21 @@ impl<'g> Maker<'g> {
             2 => x.tanh().prod(&axes),
             3 => x.sum_keep(&axes),
             _ => x.sum(&axes),
+        };
+        // Also makes the extremes over nothing finite.
+        (out * 0.5).tanh()
+    }
+
+    /// Scans, and the values of a sort: the places would hang on the last bit of equal ones.
+    fn ordered(&mut self, x: Tensor<'g>) -> Tensor<'g> {
+        let axis = self.rng.below(x.rank()) as isize;
+        let (exclusive, reverse) = (self.rng.chance(3), self.rng.chance(2));
+        let out = match self.rng.below(5) {
+            0 => return x.sort(axis, reverse).0,
+            1 => x.tanh().cumulative(ReduceKind::Prod, axis, exclusive, reverse),
+            2 => x.cumulative(ReduceKind::Max, axis, exclusive, reverse),
+            3 => x.cumulative(ReduceKind::Min, axis, exclusive, reverse),
+            _ => x.cumulative(ReduceKind::Sum, axis, exclusive, reverse),
         };
         // Also makes the extremes over nothing finite.
         (out * 0.5).tanh()
@@ -269,6 +293,10 @@ impl<'g> Maker<'g> {
 
     fn transpose(&mut self) -> Tensor<'g> {
         let x = self.real();
+        if self.rng.chance(3) {
+            let axes: Vec<isize> = (0..x.rank() as isize).filter(|_| self.rng.chance(2)).collect();
+            return x.reverse(&axes);
+        }
         let mut perm: Vec<usize> = (0..x.rank()).collect();
         for i in (1..perm.len()).rev() {
             let j = self.rng.below(i + 1);
@@ -433,7 +461,7 @@ fn values(ty: &Type, seed: u64, path: &str) -> Array {
         .map(|_| match ty.dtype {
             d if d.is_float() => rng.real(),
             DType::Bool => rng.below(2) as f64,
-            DType::U32 | DType::U8 => rng.below(9) as f64,
+            DType::U32 | DType::I8 | DType::U8 => rng.below(9) as f64,
             _ => rng.below(19) as f64 - 9.0,
         })
         .collect();

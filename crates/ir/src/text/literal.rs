@@ -50,6 +50,7 @@ fn element(dtype: DType, bytes: &[u8]) -> String {
         }
         DType::I64 => (bits as i64).to_string(),
         DType::I32 => (bits as u32 as i32).to_string(),
+        DType::I8 => (bits as u8 as i8).to_string(),
         DType::U32 | DType::U8 => bits.to_string(),
         DType::Bool => (bits != 0).to_string(),
     }

@@ -224,11 +224,8 @@ impl<'t> Parser<'t> {
 
     fn state(&mut self) -> Parsed<()> {
         let name = self.new_name("state", |g, n| g.state(n).is_some())?;
-        let at = self.at;
+        let place = self.at;
         let value = self.param()?;
-        if self.graph.ty(value).shape.sizes().is_none() {
-            return self.error(at, format!("state '{name}' has a dimension variable; give it fixed sizes"));
-        }
         let at = self.at;
         let role = self.word("the state's role, such as parameter")?;
         let Some(role) = Role::ALL.into_iter().find(|r| r.name() == role) else {
@@ -239,6 +236,11 @@ impl<'t> Parser<'t> {
                 format!("there is no role '{}'; roles are {}{near}", brief(role), names.join(", ")),
             );
         };
+        if role != Role::Buffer && self.graph.ty(value).shape.sizes().is_none() {
+            let fault =
+                format!("state '{name}' has a dimension variable; give it fixed sizes, or the role buffer");
+            return self.error(place, fault);
+        }
         self.expect("init")?;
         self.expect("=")?;
         let init = self.init()?;

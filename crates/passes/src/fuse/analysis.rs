@@ -3,7 +3,6 @@
 
 use super::index::reshape_strides;
 use crate::{CompileError, Target};
-use onestep_ir::ops::{BinaryKind, UnaryKind};
 use onestep_ir::{Graph, Node, Op, Type, ValueId, row_major};
 use std::collections::BTreeSet;
 
@@ -292,7 +291,7 @@ fn kind(graph: &Graph, target: &dyn Target, node: &Node) -> Result<Kind, Compile
     let types: Vec<Type> = node.operands.iter().map(|v| graph.ty(*v).clone()).collect();
     let kind = match &node.op {
         Op::Constant(_) | Op::Iota(_) => Kind::Leaf,
-        Op::Reshape(_) | Op::Transpose(_) | Op::Broadcast(_) | Op::Slice(_) => Kind::View,
+        Op::Reshape(_) | Op::Transpose(_) | Op::Broadcast(_) | Op::Slice(_) | Op::Reverse(_) => Kind::View,
         Op::Pad(p) if p.interior == 0 => Kind::View,
         Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select(_) | Op::Cast(_) | Op::RandomBits(_) => {
             Kind::Map
@@ -316,19 +315,8 @@ fn kind(graph: &Graph, target: &dyn Target, node: &Node) -> Result<Kind, Compile
 pub fn costly(op: &Op) -> bool {
     match op {
         Op::Reduce(_) | Op::RandomBits(_) => true,
-        Op::Unary(u) => matches!(
-            u.kind,
-            UnaryKind::Exp
-                | UnaryKind::Expm1
-                | UnaryKind::Log
-                | UnaryKind::Log1p
-                | UnaryKind::Tanh
-                | UnaryKind::Erf
-                | UnaryKind::Sigmoid
-                | UnaryKind::Sin
-                | UnaryKind::Cos
-        ),
-        Op::Binary(b) => matches!(b.kind, BinaryKind::Pow),
+        Op::Unary(u) => u.kind.is_costly(),
+        Op::Binary(b) => !b.kind.is_exact(),
         _ => false,
     }
 }

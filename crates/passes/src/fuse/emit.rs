@@ -135,7 +135,12 @@ impl<'e, 'g> Emit<'e, 'g> {
         let expr = match &node.op {
             Op::Constant(c) if c.value.shape().is_empty() => Expr::Literal(bits(&c.value)),
             Op::Iota(i) => Expr::Index(index[i.axis].clone()),
-            Op::Reshape(_) | Op::Transpose(_) | Op::Broadcast(_) | Op::Slice(_) | Op::Pad(_) => {
+            Op::Reshape(_)
+            | Op::Transpose(_)
+            | Op::Broadcast(_)
+            | Op::Slice(_)
+            | Op::Pad(_)
+            | Op::Reverse(_) => {
                 return self.pull_view(v, at, index, bounds);
             }
             Op::Reduce(r) => {

@@ -82,6 +82,13 @@ pub fn through(
             out[s.axis] = out[s.axis].scaled(s.step as i64, s.start as i64);
             out
         }
+        Op::Reverse(r) => {
+            let mut out = index.to_vec();
+            for &a in &r.axes {
+                out[a] = out[a].scaled(-1, from[a] as i64 - 1);
+            }
+            out
+        }
         Op::Pad(p) if p.interior == 0 => {
             let mut out = index.to_vec();
             out[p.axis] = out[p.axis].scaled(1, -(p.low as i64));

@@ -101,6 +101,8 @@ impl crate::Target for ReferenceTarget {
                 | DynamicSlice(_)
                 | DynamicUpdateSlice(_)
                 | ArgReduce(_)
+                | Cumulative(_)
+                | Sort(_)
         )
     }
     fn takes_strided(&self, op: &onestep_ir::Op, _: usize) -> bool {

@@ -58,6 +58,7 @@ pub fn literal(dtype: DType, bits: u64) -> String {
         DType::F32 => format!("{:?}", f32::from_bits(bits as u32)),
         DType::I64 => format!("{}", bits as i64),
         DType::I32 => format!("{}", bits as u32 as i32),
+        DType::I8 => format!("{}", bits as u8 as i8),
         DType::Bool => format!("{}", bits != 0),
         DType::F16 | DType::BF16 => format!("0x{bits:04x}"),
         DType::U32 | DType::U8 => format!("{bits}"),

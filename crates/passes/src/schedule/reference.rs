@@ -55,6 +55,7 @@ pub fn decode(dtype: DType, bits: u64) -> Number {
         DType::F16 => Number::Real(half_to_f64(bits as u16)),
         DType::I64 => Number::Int(bits as i64),
         DType::I32 => Number::Int(bits as u32 as i32 as i64),
+        DType::I8 => Number::Int(bits as u8 as i8 as i64),
         DType::U32 | DType::U8 => Number::Int(bits as i64),
         DType::Bool => Number::Int((bits != 0) as i64),
     }

@@ -2,53 +2,41 @@
 
 use super::Entry;
 use super::call::{Built, Call, KEYWORD};
-use super::helpers::{along, fixed, like, one, sizes, softplus};
+use super::helpers::{along, fixed, like, one, sizes};
 use onestep_ir::Tensor;
 
 pub const TABLE: &[Entry] = &[
     ("nn.functional.relu", |c| one(c.x()?.relu())),
-    ("nn.functional.relu6", |c| one(clipped(c.x()?, 0.0, 6.0))),
+    ("nn.functional.relu6", |c| one(c.x()?.hard_tanh(0.0, 6.0))),
     ("nn.functional.hardtanh", |c| {
-        one(clipped(c.x()?, c.number_or(1, "min_val", -1.0)?, c.number_or(2, "max_val", 1.0)?))
+        one(c.x()?.hard_tanh(c.number_or(1, "min_val", -1.0)?, c.number_or(2, "max_val", 1.0)?))
     }),
-    ("nn.functional.hardsigmoid", |c| one(clipped(c.x()? + 3.0, 0.0, 6.0) / 6.0)),
-    ("nn.functional.hardswish", |c| one(c.x()? * clipped(c.x()? + 3.0, 0.0, 6.0) / 6.0)),
-    ("nn.functional.leaky_relu", |c| {
-        let x = c.x()?;
-        one(x.greater(0.0).select(x, x * c.number_or(1, "negative_slope", 0.01)?))
-    }),
+    ("nn.functional.hardsigmoid", |c| one(c.x()?.hard_sigmoid())),
+    ("nn.functional.hardswish", |c| one(c.x()?.hard_swish())),
+    ("nn.functional.leaky_relu", |c| one(c.x()?.leaky_relu(c.number_or(1, "negative_slope", 0.01)?))),
     ("nn.functional.prelu", |c| {
         let (x, weight) = (c.x()?, c.tensor(1, "weight")?);
         // One weight per channel, the second axis.
         let channels = sizes(weight).iter().product::<usize>();
         let shape: Vec<usize> = (0..x.rank()).map(|a| if a == 1 { channels } else { 1 }).collect();
         let weight = if channels == 1 { weight.reshape(fixed(&[])) } else { weight.reshape(fixed(&shape)) };
-        one(x.greater(0.0).select(x, x * weight))
+        one(x.prelu(weight))
     }),
-    ("nn.functional.elu", |c| {
-        let alpha = c.number_or(1, "alpha", 1.0)?;
-        one(exponential(c.x()?, 1.0, alpha, 1.0))
-    }),
-    ("nn.functional.celu", |c| {
-        let alpha = c.number_or(1, "alpha", 1.0)?;
-        one(exponential(c.x()?, 1.0, alpha, 1.0 / alpha))
-    }),
-    ("nn.functional.selu", |c| {
-        let scale = 1.050_700_987_355_480_5;
-        one(exponential(c.x()?, scale, scale * 1.673_263_242_354_377_2, 1.0))
-    }),
+    ("nn.functional.elu", |c| one(c.x()?.elu(c.number_or(1, "alpha", 1.0)?))),
+    ("nn.functional.celu", |c| one(c.x()?.celu(c.number_or(1, "alpha", 1.0)?))),
+    ("nn.functional.selu", |c| one(c.x()?.selu())),
     ("nn.functional.gelu", |c| {
         one(if c.text(1, "approximate", "none")? == "tanh" { c.x()?.gelu_tanh() } else { c.x()?.gelu() })
     }),
     ("nn.functional.silu", |c| one(c.x()?.silu())),
-    ("nn.functional.mish", |c| one(c.x()? * softplus(c.x()?).tanh())),
+    ("nn.functional.mish", |c| one(c.x()?.mish())),
     ("nn.functional.softplus", |c| {
         let (x, beta) = (c.x()?, c.number_or(1, "beta", 1.0)?);
         let linear = (x * beta).greater(c.number_or(2, "threshold", 20.0)?);
-        one(linear.select(x, softplus(x * beta) / beta))
+        one(linear.select(x, (x * beta).softplus() / beta))
     }),
-    ("nn.functional.logsigmoid", |c| one(-softplus(-c.x()?))),
-    ("nn.functional.softsign", |c| one(c.x()? / (c.x()?.abs() + 1.0))),
+    ("nn.functional.logsigmoid", |c| one(c.x()?.log_sigmoid())),
+    ("nn.functional.softsign", |c| one(c.x()?.softsign())),
     ("nn.functional.tanhshrink", |c| one(c.x()? - c.x()?.tanh())),
     ("nn.functional.hardshrink", |c| {
         let (x, by) = (c.x()?, c.number_or(1, "lambd", 0.5)?);
@@ -65,8 +53,7 @@ pub const TABLE: &[Entry] = &[
     }),
     ("nn.functional.glu", |c| {
         let (x, axis) = (c.x()?, c.axis(c.x()?.rank(), 1, "dim", -1)?);
-        let halves = x.chunk(axis as isize, 2);
-        one(halves[0] * halves[1].sigmoid())
+        one(x.glu(axis as isize))
     }),
     ("softmax torch.ops.aten._safe_softmax.default", |c| normalised(c, |x, a| x.softmax(a))),
     ("log_softmax", |c| normalised(c, |x, a| x.log_softmax(a))),
@@ -81,19 +68,6 @@ pub const TABLE: &[Entry] = &[
         one(dy * c.tensor(1, "mask")?.cast(dy.dtype()) * c.number(2, "scale")?)
     }),
 ];
-
-/// x between two limits, and flat at both.
-fn clipped(x: Tensor<'_>, low: f64, high: f64) -> Tensor<'_> {
-    let limit = x.greater_equal(high).select(like(x, high), like(x, low));
-    x.greater(low).and(x.less(high)).select(x, limit)
-}
-
-/// `scale`·x above 0 and `alpha`·(e^(`rate`·x) − 1) below, where the exponential never sees a positive number.
-fn exponential(x: Tensor<'_>, scale: f64, alpha: f64, rate: f64) -> Tensor<'_> {
-    let above = x.greater(0.0);
-    let below = above.select(like(x, 0.0), x);
-    above.select(x * scale, (below * rate).exp_m1() * alpha)
-}
 
 fn normalised<'g>(c: &Call<'_, 'g>, f: impl FnOnce(Tensor<'g>, isize) -> Tensor<'g>) -> Built<'g> {
     let x = c.x()?;

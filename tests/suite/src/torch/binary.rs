@@ -1,7 +1,7 @@
 //! Functions of two and three elements.
 
 use super::Entry;
-use super::helpers::{at_least, at_most, like, log_add_exp, one, paired, safe_sqrt, signed, sizes, two};
+use super::helpers::{at_least, at_most, like, one, paired, signed, sizes, two};
 use onestep_ir::{DType, Tensor};
 use std::f64::consts::LN_2;
 
@@ -15,8 +15,8 @@ pub const TABLE: &[Entry] = &[
     ("div/floor_rounding floor_divide", |c| two(c).and_then(|(a, b)| one((a / b).floor()))),
     ("__rdiv__", |c| two(c).and_then(|(a, b)| one(b / a))),
     ("fmod", |c| two(c).and_then(|(a, b)| one(a.remainder(b)))),
-    ("remainder", |c| two(c).and_then(|(a, b)| one(modulo(a, b)))),
-    ("__rmod__", |c| two(c).and_then(|(a, b)| one(modulo(b, a)))),
+    ("remainder", |c| two(c).and_then(|(a, b)| one(a.floor_mod(b)))),
+    ("__rmod__", |c| two(c).and_then(|(a, b)| one(b.floor_mod(a)))),
     ("pow", |c| two(c).and_then(|(a, b)| one(a.pow(b)))),
     ("__rpow__", |c| two(c).and_then(|(a, b)| one(b.pow(a)))),
     ("float_power", |c| two(c).and_then(|(a, b)| one(a.cast(DType::F64).pow(b.cast(DType::F64))))),
@@ -73,15 +73,17 @@ pub const TABLE: &[Entry] = &[
         let found = x.expand(x.rank()).equals(among.flatten()).max(&[x.rank() as isize]);
         one(if c.flag(3, "invert", false)? { found.not() } else { found })
     }),
-    ("hypot", |c| two(c).and_then(|(a, b)| one(safe_sqrt(a.square() + b.square())))),
+    ("hypot", |c| two(c).and_then(|(a, b)| one(a.hypot(b)))),
+    ("atan2", |c| two(c).and_then(|(a, b)| one(a.atan2(b)))),
+    ("copysign", |c| two(c).and_then(|(a, b)| one(a.copysign(b)))),
     ("lerp", |c| {
         let (a, b) = two(c)?;
         one(a + (b - a) * c.operand(2, "weight", a.dtype())?)
     }),
-    ("logaddexp", |c| two(c).and_then(|(a, b)| one(log_add_exp(a, b)))),
-    ("logaddexp2", |c| two(c).and_then(|(a, b)| one(log_add_exp(a * LN_2, b * LN_2) / LN_2))),
-    ("xlogy", |c| two(c).and_then(|(a, b)| one(times_log(a, b, 0.0)))),
-    ("special.xlog1py", |c| two(c).and_then(|(a, b)| one(times_log(a, b, 1.0)))),
+    ("logaddexp", |c| two(c).and_then(|(a, b)| one(a.log_add_exp(b)))),
+    ("logaddexp2", |c| two(c).and_then(|(a, b)| one((a * LN_2).log_add_exp(b * LN_2) / LN_2))),
+    ("xlogy", |c| two(c).and_then(|(a, b)| one(a.xlogy(b)))),
+    ("special.xlog1py", |c| two(c).and_then(|(a, b)| one(times_log_1p(a, b)))),
     ("masked_fill", |c| {
         let x = c.x()?;
         one(c.tensor(1, "mask")?.select(c.operand(2, "value", x.dtype())?, x))
@@ -110,18 +112,9 @@ pub const TABLE: &[Entry] = &[
     }),
 ];
 
-/// The remainder with the divisor's sign, as Python's `%`.
-fn modulo<'g>(a: Tensor<'g>, b: Tensor<'g>) -> Tensor<'g> {
+/// a·log(1 + b), and 0 where a is 0 and there is no logarithm.
+fn times_log_1p<'g>(a: Tensor<'g>, b: Tensor<'g>) -> Tensor<'g> {
     let (a, b) = a.stretched(b);
-    let r = a.remainder(b);
-    let wrong = r.not_equal(0.0).and(r.less(0.0).xor(b.less(0.0)));
-    wrong.select(r + b, r)
-}
-
-/// a·log(b + `plus`), and 0 where a is 0 and there is no logarithm.
-fn times_log<'g>(a: Tensor<'g>, b: Tensor<'g>, plus: f64) -> Tensor<'g> {
-    let (a, b) = a.stretched(b);
-    let none = a.equals(0.0).and(b.less_equal(-plus));
-    let safe = none.select(like(b, 1.0), b);
-    none.select(like(a, 0.0), a * if plus == 0.0 { safe.log() } else { safe.log_1p() })
+    let none = a.equals(0.0).and(b.less_equal(-1.0));
+    none.select(0.0, a * none.select(1.0, b).log_1p())
 }

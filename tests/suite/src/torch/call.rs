@@ -205,6 +205,7 @@ impl<'a, 'g> Call<'a, 'g> {
                 "bfloat16" => DType::BF16,
                 "int64" => DType::I64,
                 "int32" => DType::I32,
+                "int8" => DType::I8,
                 "uint8" => DType::U8,
                 "bool" => DType::Bool,
                 _ => return Err(Trouble::Refused("a dtype that is not ours")),

@@ -18,12 +18,6 @@ pub fn signed(axes: &[usize]) -> Vec<isize> {
     axes.iter().map(|&a| a as isize).collect()
 }
 
-/// The number of elements along these axes.
-pub fn count(t: Tensor<'_>, axes: &[usize]) -> usize {
-    let of = sizes(t);
-    axes.iter().map(|&a| of[a]).product()
-}
-
 /// A shape of known sizes.
 pub fn fixed(sizes: &[usize]) -> Shape {
     Shape::fixed(sizes)
@@ -87,50 +81,19 @@ pub fn chosen<'g>(x: Tensor<'g>, axis: usize, at: &[usize]) -> Tensor<'g> {
     x.gather(axis as isize, indices(x, &[at.len()], at))
 }
 
-/// √x with gradient 0 at 0.
-pub fn safe_sqrt(x: Tensor<'_>) -> Tensor<'_> {
-    let zero = x.equals(0.0);
-    zero.select(like(x, 0.0), zero.select(like(x, 1.0), x).sqrt())
-}
-
 /// The sum over axes.
 pub fn sum<'g>(x: Tensor<'g>, axes: &[usize]) -> Tensor<'g> {
     x.sum(&signed(axes))
 }
 
-/// The variance, with `correction` taken off the count.
-pub fn variance<'g>(x: Tensor<'g>, axes: &[usize], correction: f64) -> Tensor<'g> {
-    let over = signed(axes);
-    let squares = (x - x.mean_keep(&over)).square().sum(&over);
-    squares / (count(x, axes) as f64 - correction).max(0.0)
-}
-
 /// log Σ eˣ; −inf over nothing.
 pub fn log_sum_exp<'g>(x: Tensor<'g>, axes: &[usize]) -> Tensor<'g> {
-    let over = signed(axes);
-    let top = x.max_keep(&over);
-    let shift = top.is_finite().select(top, like(top, 0.0));
-    let total = (x - shift).exp().sum(&over);
-    total.log() + shift.reshape(total.shape())
+    x.log_sum_exp(&signed(axes))
 }
 
 /// The p-norm over axes.
 pub fn norm<'g>(x: Tensor<'g>, p: f64, axes: &[usize]) -> Tensor<'g> {
-    let over = signed(axes);
-    let size = x.abs();
-    match p {
-        _ if p == f64::INFINITY => size.max(&over),
-        _ if p == f64::NEG_INFINITY => size.min(&over),
-        0.0 => x.not_equal(0.0).cast(x.dtype()).sum(&over),
-        1.0 => size.sum(&over),
-        2.0 => safe_sqrt(x.square().sum(&over)),
-        _ => {
-            let total = size.pow(p).sum(&over);
-            let zero = total.equals(0.0);
-            let root = zero.select(like(total, 1.0), total).pow(1.0 / p);
-            zero.select(like(total, if p > 0.0 { 0.0 } else { f64::INFINITY }), root)
-        }
-    }
+    x.norm(p, &signed(axes))
 }
 
 /// x raised to at least `low`, with the gradient of PyTorch's `clamp`: all to x where they are equal.
@@ -146,16 +109,4 @@ pub fn at_most<'g>(x: Tensor<'g>, high: Tensor<'g>) -> Tensor<'g> {
 /// x held between two numbers.
 pub fn clamped<'g>(x: Tensor<'g>, low: f64, high: f64) -> Tensor<'g> {
     at_most(at_least(x, like(x, low)), like(x, high))
-}
-
-/// log(1 + eˣ), exact at both ends.
-pub fn softplus(x: Tensor<'_>) -> Tensor<'_> {
-    x.greater(0.0).select(x, like(x, 0.0)) + (-x.abs()).exp().log_1p()
-}
-
-/// log(eᵃ + eᵇ).
-pub fn log_add_exp<'g>(a: Tensor<'g>, b: Tensor<'g>) -> Tensor<'g> {
-    let (a, b) = a.stretched(b);
-    let gap = a.equals(b).select(like(a, 0.0), -(a - b).abs());
-    a.maximum(b) + gap.exp().log_1p()
 }

@@ -2,10 +2,9 @@
 
 use super::Entry;
 use super::call::{Trouble, wrapped};
-use super::helpers::{chosen, fixed, indices, like, one, picked, sizes};
+use super::helpers::{fixed, indices, one, picked, sizes};
 use super::shape::swapped;
 use crate::samples::Value;
-use onestep_ir::shape::row_major;
 use onestep_ir::{DType, Tensor};
 
 pub const TABLE: &[Entry] = &[
@@ -43,15 +42,16 @@ pub const TABLE: &[Entry] = &[
     }),
     ("flip", |c| {
         let x = c.x()?;
-        c.ints(1, "dims")?.iter().try_fold(x, |x, &d| Ok(flipped(x, wrapped(d, x.rank())?))).map(|x| vec![x])
+        c.ints(1, "dims")?
+            .iter()
+            .try_fold(x, |x, &d| Ok(x.reverse(&[wrapped(d, x.rank())? as isize])))
+            .map(|x| vec![x])
     }),
-    ("fliplr", |c| one(flipped(c.x()?, 1))),
-    ("flipud", |c| one(flipped(c.x()?, 0))),
+    ("fliplr", |c| one(c.x()?.reverse(&[1]))),
+    ("flipud", |c| one(c.x()?.reverse(&[0]))),
     ("roll", |c| {
         let (x, axis) = (c.x()?, c.axis(c.x()?.rank(), 2, "dims", 0)?);
-        let n = sizes(x)[axis] as isize;
-        let by = c.int(1, "shifts")?;
-        one(chosen(x, axis, &(0..n).map(|i| (i - by).rem_euclid(n) as usize).collect::<Vec<_>>()))
+        one(x.roll(axis as isize, c.int(1, "shifts")?))
     }),
     ("rot90", |c| {
         let x = c.x()?;
@@ -59,7 +59,7 @@ pub const TABLE: &[Entry] = &[
         let (a, b) = (wrapped(dims[0], x.rank())?, wrapped(dims[1], x.rank())?);
         let mut y = x;
         for _ in 0..c.int_or(1, "k", 1)?.rem_euclid(4) {
-            y = flipped(y.transpose(&swapped(y.rank(), a, b)), a);
+            y = y.transpose(&swapped(y.rank(), a, b)).reverse(&[a as isize]);
         }
         one(y)
     }),
@@ -75,14 +75,14 @@ pub const TABLE: &[Entry] = &[
     }),
     ("diag", |c| {
         let (x, offset) = (c.x()?, c.int_or(1, "diagonal", 0)?);
-        one(if x.rank() == 1 { on_diagonal(x, offset) } else { diagonal(x, offset, 0, 1) })
+        one(if x.rank() == 1 { x.diag_embed(offset) } else { diagonal(x, offset, 0, 1) })
     }),
-    ("diagflat", |c| one(on_diagonal(c.x()?.flatten(), c.int_or(1, "offset", 0)?))),
+    ("diagflat", |c| one(c.x()?.flatten().diag_embed(c.int_or(1, "offset", 0)?))),
     ("diag_embed", |c| {
         if c.maybe_int(2, "dim1")?.is_some() || c.maybe_int(3, "dim2")?.is_some() {
             return Err(Trouble::Refused("diag_embed into other axes than the last two"));
         }
-        one(on_diagonal(c.x()?, c.int_or(1, "offset", 0)?))
+        one(c.x()?.diag_embed(c.int_or(1, "offset", 0)?))
     }),
     ("diagonal_scatter", |c| {
         let (x, offset) = (c.x()?, c.int_or(2, "offset", 0)?);
@@ -98,8 +98,8 @@ pub const TABLE: &[Entry] = &[
         let here = rows.equals(c.g.iota(DType::I64, [of[0], of[1]], 1) + low as f64);
         one(here.select(column.broadcast(&x.shape()), x))
     }),
-    ("tril", |c| one(triangle(c.x()?, c.int_or(1, "diagonal", 0)?, true))),
-    ("triu", |c| one(triangle(c.x()?, c.int_or(1, "diagonal", 0)?, false))),
+    ("tril", |c| one(c.x()?.tril(c.int_or(1, "diagonal", 0)?))),
+    ("triu", |c| one(c.x()?.triu(c.int_or(1, "diagonal", 0)?))),
     ("as_strided as_strided_copy", |c| {
         let shape: Vec<usize> = c.ints(1, "size")?.iter().map(|&n| n as usize).collect();
         let strides = c.ints(2, "stride")?;
@@ -115,12 +115,7 @@ pub const TABLE: &[Entry] = &[
         if x.rank() == 0 {
             return one(x.reshape([size]));
         }
-        let windows = (sizes(x)[axis] - size) / step + 1;
-        let at: Vec<usize> = (0..windows).flat_map(|w| (0..size).map(move |i| w * step + i)).collect();
-        // […, windows, size, …], and the size moves to the end.
-        let cut = x.gather(axis as isize, indices(x, &[windows, size], &at));
-        let rest = (0..cut.rank()).filter(|&a| a != axis + 1);
-        one(cut.transpose(&rest.chain([axis + 1]).collect::<Vec<_>>()))
+        one(x.windows(axis as isize, size, step))
     }),
     ("nn.functional.unfold", |c| {
         let pair = |i, name: &str, default| {
@@ -173,41 +168,8 @@ pub const TABLE: &[Entry] = &[
     }),
 ];
 
-/// The elements of an axis from the last to the first.
-fn flipped(x: Tensor<'_>, axis: usize) -> Tensor<'_> {
-    chosen(x, axis, &(0..sizes(x)[axis]).rev().collect::<Vec<_>>())
-}
-
 /// The diagonal over axes `a` and `b`, as a last axis.
 fn diagonal(x: Tensor<'_>, offset: isize, a: usize, b: usize) -> Tensor<'_> {
-    let (of, strides) = (sizes(x), row_major(&sizes(x)));
-    let (low, right) = ((-offset).max(0) as usize, offset.max(0) as usize);
-    let n = of[a].saturating_sub(low).min(of[b].saturating_sub(right));
-    let rest: Vec<usize> = (0..of.len()).filter(|i| ![a, b].contains(i)).collect();
-    let mut shape: Vec<usize> = rest.iter().map(|&i| of[i]).collect();
-    shape.push(n);
-    picked(x, &shape, |i| {
-        let k = i[rest.len()];
-        let outer: usize = rest.iter().zip(i).map(|(&r, i)| strides[r] * i).sum();
-        outer + (low + k) * strides[a] + (right + k) * strides[b]
-    })
-}
-
-/// The last axis laid on a diagonal of two new last axes.
-fn on_diagonal(x: Tensor<'_>, offset: isize) -> Tensor<'_> {
-    let n = *sizes(x).last().unwrap_or(&1);
-    let g = x.graph();
-    let (low, right) = ((-offset).max(0) as usize, offset.max(0) as usize);
-    let eye = g.iota(DType::I32, [n, n], 0).equals(g.iota(DType::I32, [n, n], 1));
-    let square = eye.select(x.expand(x.rank()), g.scalar(x.dtype(), 0.0));
-    square.pad(-2, low, right, 0.0).pad(-1, right, low, 0.0)
-}
-
-/// The elements on and below a diagonal, or on and above it; zeros elsewhere.
-fn triangle(x: Tensor<'_>, offset: isize, lower: bool) -> Tensor<'_> {
-    let (rank, g) = (x.rank(), x.graph());
-    let column = g.iota(DType::I32, x.shape(), rank - 1);
-    let edge = g.iota(DType::I32, x.shape(), rank - 2) + offset as f64;
-    let kept = if lower { column.less_equal(edge) } else { column.greater_equal(edge) };
-    kept.select(x, like(x, 0.0))
+    let rest = (0..x.rank()).filter(|i| ![a, b].contains(i));
+    x.transpose(&rest.chain([a, b]).collect::<Vec<_>>()).diagonal(offset)
 }

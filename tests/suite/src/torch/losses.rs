@@ -1,10 +1,9 @@
 //! Losses and distances.
 
 use super::Entry;
-use super::call::{Built, Call, KEYWORD, Trouble};
-use super::helpers::{at_least, chosen, fixed, like, norm, one, sizes, softplus, sum};
-use crate::samples::Value;
-use onestep_ir::{DType, Tensor};
+use super::call::{Built, Call, KEYWORD};
+use super::helpers::{at_least, chosen, fixed, like, norm, one, sizes, sum};
+use onestep_ir::{CrossEntropyOptions, DType, Tensor};
 use std::f64::consts::PI;
 
 pub const TABLE: &[Entry] = &[
@@ -27,7 +26,7 @@ pub const TABLE: &[Entry] = &[
             gap.less_equal(delta).select(gap.square() * 0.5, (gap - 0.5 * delta) * delta)
         })
     }),
-    ("nn.functional.soft_margin_loss", |c| pair(c, |x, t| softplus(-(x * t)))),
+    ("nn.functional.soft_margin_loss", |c| pair(c, |x, t| (-(x * t)).softplus())),
     ("nn.functional.hinge_embedding_loss", |c| {
         let margin = c.number_or(KEYWORD, "margin", 1.0)?;
         pair(c, |x, t| {
@@ -76,16 +75,16 @@ pub const TABLE: &[Entry] = &[
     ("nn.functional.binary_cross_entropy_with_logits", |c| {
         let (weight, positive) = (c.maybe(2, "weight")?, c.maybe(KEYWORD, "pos_weight")?);
         pair(c, |x, t| {
-            let yes = weighed(t * softplus(-x), positive);
-            weighed(yes + (1.0 - t) * softplus(x), weight)
+            let loss = match positive {
+                Some(positive) => x.bce_with_logits_weighted(t, positive),
+                None => x.bce_with_logits_each(t),
+            };
+            weighed(loss, weight)
         })
     }),
     ("nn.functional.multilabel_soft_margin_loss", |c| {
         let weight = c.maybe(2, "weight")?;
-        pair(c, |x, t| {
-            let loss = weighed(t * softplus(-x) + (1.0 - t) * softplus(x), weight);
-            loss.mean_over(&[-1])
-        })
+        pair(c, |x, t| weighed(x.bce_with_logits_each(t), weight).mean_over(&[-1]))
     }),
     ("nn.functional.gaussian_nll_loss", |c| {
         let (x, t, var) = (c.x()?, c.tensor(1, "target")?, c.tensor(2, "var")?);
@@ -223,19 +222,25 @@ fn likelihood<'g>(c: &Call<'_, 'g>, losses: Tensor<'g>, target: Tensor<'g>) -> B
 
 /// Cross-entropy with classes, by our op, or with a share for each class.
 fn cross_entropy<'g>(c: &Call<'_, 'g>, logits: Tensor<'g>, target: Tensor<'g>) -> Built<'g> {
-    if !matches!(c.get(KEYWORD, "weight"), Value::None)
-        || c.number_or(KEYWORD, "label_smoothing", 0.0)? != 0.0
-    {
-        return Err(Trouble::Refused("cross_entropy with weights or label smoothing"));
-    }
+    let (weight, smoothing) = (c.maybe(KEYWORD, "weight")?, c.number_or(KEYWORD, "label_smoothing", 0.0)?);
     let rows = classes_last(logits);
+    let classes = *sizes(rows).last().unwrap_or(&1) as f64;
     if target.dtype().is_float() {
-        let loss = -sum(rows.log_softmax(-1) * classes_last(target), &[rows.rank() - 1]);
+        let shares = classes_last(target) * (1.0 - smoothing) + smoothing / classes;
+        let loss = -sum(weighed(rows.log_softmax(-1) * shares, weight), &[rows.rank() - 1]);
         let count = sizes(loss).iter().product::<usize>() as f64;
         return match c.text(KEYWORD, "reduction", "mean")? {
             "mean" => one(loss.sum_all() / count),
             _ => together(c, loss),
         };
+    }
+    if weight.is_some() || smoothing != 0.0 {
+        if c.text(KEYWORD, "reduction", "mean")? != "mean" {
+            return weighted_rows(c, rows, target, weight, smoothing);
+        }
+        let ignore_index = c.int_or(KEYWORD, "ignore_index", -100)? as i64;
+        let options = CrossEntropyOptions { ignore_index, label_smoothing: smoothing, weights: weight };
+        return one(rows.cross_entropy_of(target, options));
     }
     if c.text(KEYWORD, "reduction", "mean")? == "mean" && c.maybe_int(KEYWORD, "ignore_index")?.is_none() {
         return one(rows.cross_entropy(target));
@@ -248,4 +253,23 @@ fn cross_entropy<'g>(c: &Call<'_, 'g>, logits: Tensor<'g>, target: Tensor<'g>) -
         "sum" => loss.sum_all(),
         _ => loss.sum_all() / count,
     })
+}
+
+/// The cross-entropy of each row, or their sum, with weights of classes and smoothing.
+fn weighted_rows<'g>(
+    c: &Call<'_, 'g>,
+    rows: Tensor<'g>,
+    target: Tensor<'g>,
+    weight: Option<Tensor<'g>>,
+    smoothing: f64,
+) -> Built<'g> {
+    let ignore = c.int_or(KEYWORD, "ignore_index", -100)? as i64;
+    let counts = target.not_equal(ignore as f64);
+    let mut loss = rows.cross_entropy_with(target, ignore) * (1.0 - smoothing);
+    if let Some(weight) = weight {
+        loss = loss * weight.gather(0, counts.select(target, 0.0));
+    }
+    let classes = *sizes(rows).last().unwrap_or(&1) as f64;
+    let spread = sum(weighed(rows.log_softmax(-1), weight), &[rows.rank() - 1]);
+    together(c, loss - counts.select(spread, 0.0) * (smoothing / classes))
 }

@@ -2,9 +2,7 @@
 
 use super::Entry;
 use super::call::{Built, Call, KEYWORD, Trouble};
-use super::helpers::{
-    along, at_least, kept, like, log_add_exp, log_sum_exp, norm, one, safe_sqrt, signed, sum,
-};
+use super::helpers::{along, at_least, kept, like, log_sum_exp, norm, one, signed, sum};
 use super::prefix::running;
 use super::reductions::arg_reduced_of;
 use onestep_ir::Tensor;
@@ -28,7 +26,7 @@ pub const TABLE: &[Entry] = &[
         one(kept(mean, x, &axes, c.flag(KEYWORD, "keepdim", false)?))
     }),
     ("masked.var", |c| one(variance(c)?)),
-    ("masked.std", |c| one(safe_sqrt(variance(c)?))),
+    ("masked.std", |c| one(variance(c)?.safe_sqrt())),
     ("masked.argmax", |c| {
         let x = filled(c.x()?, mask(c)?, -INF);
         one(arg_reduced_of(c, x, |x, a| x.argmax(a))?.cast(x.dtype()))
@@ -40,8 +38,8 @@ pub const TABLE: &[Entry] = &[
     ("masked.softmax", |c| normalised(c, -INF, |x, a| x.softmax(a))),
     ("masked.softmin", |c| normalised(c, INF, |x, a| (-x).softmax(a))),
     ("masked.log_softmax", |c| normalised(c, -INF, |x, a| x.log_softmax(a))),
-    ("masked.cumsum", |c| one(running(c, filled(c.x()?, mask(c)?, 0.0), |a, b| a + b)?)),
-    ("masked.cumprod", |c| one(running(c, filled(c.x()?, mask(c)?, 1.0), |a, b| a * b)?)),
+    ("masked.cumsum", |c| one(running(c, filled(c.x()?, mask(c)?, 0.0), |x, a| x.cumsum(a))?)),
+    ("masked.cumprod", |c| one(running(c, filled(c.x()?, mask(c)?, 1.0), |x, a| x.cumprod(a))?)),
     ("masked.normalize", |c| {
         let (x, p) = (c.x()?, c.number(1, "ord")?);
         let x = filled(x, mask(c)?, 0.0);
@@ -55,7 +53,7 @@ pub const TABLE: &[Entry] = &[
     ("masked.logaddexp", |c| {
         let (a, b) = (c.x()?, c.tensor(1, "other")?);
         let a = filled(a, c.maybe(KEYWORD, "input_mask")?, -INF);
-        one(log_add_exp(a, filled(b, c.maybe(KEYWORD, "other_mask")?, -INF)))
+        one(a.log_add_exp(filled(b, c.maybe(KEYWORD, "other_mask")?, -INF)))
     }),
 ];
 

@@ -2,7 +2,7 @@
 
 use super::Entry;
 use super::call::{Built, Call, Trouble, wrapped};
-use super::helpers::{fixed, like, one, signed, sizes};
+use super::helpers::{fixed, like, one, sizes};
 use crate::samples::Value;
 use onestep_ir::{DType, Tensor};
 
@@ -61,13 +61,10 @@ pub const TABLE: &[Entry] = &[
     }),
     ("einsum", |c| {
         let equation = c.text(1, "equation", "")?;
-        let Some((from, to)) = equation.split_once("->").filter(|_| !equation.contains('.')) else {
-            return Err(Trouble::Refused("einsum with an implied output"));
-        };
-        let from: Vec<Vec<char>> =
-            from.split(',').map(|s| s.chars().filter(|c| !c.is_whitespace()).collect()).collect();
-        let to: Vec<char> = to.chars().filter(|c| !c.is_whitespace()).collect();
-        one(contracted(&c.list(0, "operands")?, &from, &to))
+        if equation.contains('.') {
+            return Err(Trouble::Refused("einsum with axes that have no letter"));
+        }
+        one(c.g.einsum(equation, &c.list(0, "operands")?))
     }),
     ("tensordot", |c| {
         let (a, b) = (c.x()?, c.tensor(1, "other")?);
@@ -89,14 +86,14 @@ pub const TABLE: &[Entry] = &[
             }
         };
         let name = |i: usize| char::from(b'a' + i as u8);
-        let la: Vec<char> = (0..ra).map(name).collect();
+        let la: String = (0..ra).map(name).collect();
         let matched = |j: usize| both.1.iter().position(|&k| k == j);
-        let lb: Vec<char> = (0..rb).map(|j| matched(j).map_or(name(ra + j), |at| la[both.0[at]])).collect();
-        let free = |l: &[char], used: &[usize]| -> Vec<char> {
-            l.iter().enumerate().filter(|(i, _)| !used.contains(i)).map(|(_, &c)| c).collect()
+        let lb: String = (0..rb).map(|j| matched(j).map_or(name(ra + j), |at| name(both.0[at]))).collect();
+        let free = |l: &str, used: &[usize]| -> String {
+            l.chars().enumerate().filter(|(i, _)| !used.contains(i)).map(|(_, c)| c).collect()
         };
-        let to = [free(&la, &both.0), free(&lb, &both.1)].concat();
-        one(contracted(&[a, b], &[la, lb], &to))
+        let to = free(&la, &both.0) + &free(&lb, &both.1);
+        one(c.g.einsum(&format!("{la},{lb}->{to}"), &[a, b]))
     }),
     ("cov", |c| {
         one(covariance(
@@ -149,32 +146,6 @@ fn cross<'g>(a: Tensor<'g>, b: Tensor<'g>, axis: usize) -> Tensor<'g> {
         a.at(axis, j) * b.at(axis, k) - a.at(axis, k) * b.at(axis, j)
     };
     a.graph().stack(&[part(0), part(1), part(2)], axis)
-}
-
-/// The sum of products over every label that `to` lacks: the operands laid out over all labels, multiplied and summed.
-fn contracted<'g>(operands: &[Tensor<'g>], from: &[Vec<char>], to: &[char]) -> Tensor<'g> {
-    let mut labels = to.to_vec();
-    from.iter().flatten().for_each(|l| {
-        if !labels.contains(l) {
-            labels.push(*l)
-        }
-    });
-    let spread = |(t, names): (&Tensor<'g>, &Vec<char>)| {
-        let (perm, shape): (Vec<usize>, Vec<usize>) = {
-            let at = |l: &char| names.iter().position(|n| n == l);
-            let of = sizes(*t);
-            (
-                labels.iter().filter_map(at).collect(),
-                labels.iter().map(|l| at(l).map_or(1, |i| of[i])).collect(),
-            )
-        };
-        t.transpose(&perm).reshape(fixed(&shape))
-    };
-    let mut parts = operands.iter().zip(from).map(spread);
-    let first = parts.next().expect("einsum has an operand");
-    let product = parts.fold(first, |a, b| a * b);
-    let over: Vec<usize> = (to.len()..labels.len()).collect();
-    product.sum(&signed(&over))
 }
 
 fn covariance<'g>(

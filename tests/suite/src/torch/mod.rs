@@ -18,6 +18,7 @@ mod losses;
 mod masked;
 mod matmul;
 mod norms;
+mod order;
 mod pads;
 mod prefix;
 mod reductions;
@@ -53,6 +54,7 @@ fn table() -> &'static BTreeMap<&'static str, Build> {
             masked::TABLE,
             matmul::TABLE,
             norms::TABLE,
+            order::TABLE,
             pads::TABLE,
             prefix::TABLE,
             reductions::TABLE,

@@ -2,7 +2,7 @@
 
 use super::Entry;
 use super::call::{Built, Call, KEYWORD, Trouble};
-use super::helpers::{at_least, fixed, kept, like, norm, one, signed, sizes, sum};
+use super::helpers::{at_least, fixed, kept, like, norm, one, signed, sizes};
 use onestep_ir::Tensor;
 
 pub const TABLE: &[Entry] = &[
@@ -85,8 +85,10 @@ pub const TABLE: &[Entry] = &[
             rank => vec![c.axis(rank, 2, "dim", 1)?],
         };
         let least = c.number_or(3, "eps", 1e-8)?;
-        let (la, lb) = (norm(a, 2.0, &axes), norm(b, 2.0, &axes));
-        one(sum(a * b, &axes) / (at_least(la, like(la, least)) * at_least(lb, like(lb, least))))
+        one(match axes[..] {
+            [axis] => a.cosine_similarity(b, axis as isize, least),
+            _ => a.expand(0).cosine_similarity(b.expand(0), 0, least),
+        })
     }),
 ];
 

@@ -1,21 +1,19 @@
 //! Operators along one axis in order: running sums, differences, trapezoids.
 
 use super::Entry;
-use super::call::{Call, KEYWORD, Trouble};
-use super::helpers::{along, fixed, log_sum_exp, one, sizes};
+use super::call::{Built, Call, KEYWORD, Trouble};
+use super::helpers::{along, fixed, one, sizes};
 use crate::samples::Value;
-use onestep_ir::Tensor;
+use onestep_ir::{DType, Tensor};
 
 pub const TABLE: &[Entry] = &[
-    ("cumsum", |c| one(running(c, c.x()?, |a, b| a + b)?)),
-    ("cumprod", |c| one(running(c, c.x()?, |a, b| a * b)?)),
+    ("cumsum", |c| one(running(c, c.x()?, |x, a| x.cumsum(a))?)),
+    ("cumprod", |c| one(running(c, c.x()?, |x, a| x.cumprod(a))?)),
+    ("cummax", |c| with_places(c, |x, a| (x.cummax(a), x.cumargmax(a)))),
+    ("cummin", |c| with_places(c, |x, a| (x.cummin(a), x.cumargmin(a)))),
     ("logcumsumexp", |c| {
         let (x, axis) = (c.x()?, c.axis(c.x()?.rank(), 1, "dim", 0)?);
-        one(along(x, axis, |x, a| {
-            let prefix = |i| log_sum_exp(x.slice(a, 0, i + 1), &[axis]);
-            let rows: Vec<_> = (0..sizes(x)[axis]).map(prefix).collect();
-            if rows.is_empty() { x } else { x.graph().stack(&rows, a) }
-        }))
+        one(along(x, axis, |x, a| x.log_cumsum_exp(a)))
     }),
     ("diff", |c| {
         let x = c.x()?;
@@ -34,38 +32,35 @@ pub const TABLE: &[Entry] = &[
     }),
     ("cumulative_trapezoid", |c| {
         let (parts, axis) = trapezoids(c)?;
-        one(scanned(parts, axis, |a, b| a + b))
+        one(parts.cumsum(axis as isize))
     }),
 ];
 
-/// The running combination of the elements along an axis.
-pub fn scanned<'g>(
-    x: Tensor<'g>,
-    axis: usize,
-    f: impl Fn(Tensor<'g>, Tensor<'g>) -> Tensor<'g>,
-) -> Tensor<'g> {
-    along(x, axis, |x, a| {
-        let n = sizes(x)[a as usize];
-        if n == 0 {
-            return x;
-        }
-        let mut rows = vec![x.slice(a, 0, 1)];
-        (1..n).for_each(|i| rows.push(f(rows[i - 1], x.slice(a, i, i + 1))));
-        x.graph().concat(&rows, a)
-    })
-}
-
-/// The same along the axis that the call names.
+/// A scan along the axis that the call names.
 pub fn running<'g>(
     c: &Call<'_, 'g>,
     x: Tensor<'g>,
-    f: impl Fn(Tensor<'g>, Tensor<'g>) -> Tensor<'g>,
+    f: impl FnOnce(Tensor<'g>, isize) -> Tensor<'g>,
 ) -> Result<Tensor<'g>, Trouble> {
     let x = match c.dtype(KEYWORD, "dtype")? {
         Some(dtype) => x.cast(dtype),
         None => x,
     };
-    Ok(scanned(x, c.axis(x.rank(), 1, "dim", 0)?, f))
+    Ok(along(x, c.axis(x.rank(), 1, "dim", 0)?, f))
+}
+
+/// The extremum so far and where it stands.
+fn with_places<'g>(
+    c: &Call<'_, 'g>,
+    f: impl FnOnce(Tensor<'g>, isize) -> (Tensor<'g>, Tensor<'g>),
+) -> Built<'g> {
+    let x = c.x()?;
+    let axis = c.axis(x.rank(), 1, "dim", 0)?;
+    if x.rank() == 0 {
+        return Ok(vec![x, c.g.scalar(DType::I64, 0.0)]);
+    }
+    let (values, places) = f(x, axis as isize);
+    Ok(vec![values, places.cast(DType::I64)])
 }
 
 /// The area between each two neighbours along an axis.

@@ -2,9 +2,7 @@
 
 use super::Entry;
 use super::call::{Built, Call, KEYWORD, Trouble};
-use super::helpers::{
-    along, fixed, kept, like, log_sum_exp, norm, one, picked, safe_sqrt, signed, sizes, sum, variance,
-};
+use super::helpers::{along, fixed, kept, like, log_sum_exp, norm, one, signed, sizes, sum};
 use crate::samples::Value;
 use onestep_ir::{DType, Tensor};
 
@@ -14,9 +12,9 @@ pub const TABLE: &[Entry] = &[
     ("amax", |c| reduced(c, |x, axes| x.max(&signed(axes)))),
     ("amin", |c| reduced(c, |x, axes| x.min(&signed(axes)))),
     ("prod", |c| reduced(c, |x, axes| x.prod(&signed(axes)))),
-    ("all", |c| reduced(c, |x, axes| x.not_equal(0.0).min(&signed(axes)))),
-    ("any", |c| reduced(c, |x, axes| x.not_equal(0.0).max(&signed(axes)))),
-    ("count_nonzero", |c| reduced(c, |x, axes| sum(x.not_equal(0.0).cast(DType::I64), axes))),
+    ("all", |c| reduced(c, |x, axes| x.all_over(&signed(axes)))),
+    ("any", |c| reduced(c, |x, axes| x.any_over(&signed(axes)))),
+    ("count_nonzero", |c| reduced(c, |x, axes| x.count_nonzero(&signed(axes)))),
     ("nansum", |c| reduced(c, |x, axes| sum(without_nan(x), axes))),
     ("nanmean", |c| {
         reduced(c, |x, axes| sum(without_nan(x), axes) / sum(x.is_nan().not().cast(x.dtype()), axes))
@@ -35,9 +33,9 @@ pub const TABLE: &[Entry] = &[
     ("max/reduction_with_dim", |c| with_index(c, |x, axis| x.argmax(axis))),
     ("min/reduction_with_dim", |c| with_index(c, |x, axis| x.argmin(axis))),
     ("var", |c| spread(c).map(|s| vec![s.0])),
-    ("std", |c| spread(c).map(|s| vec![safe_sqrt(s.0)])),
+    ("std", |c| spread(c).map(|s| vec![s.0.safe_sqrt()])),
     ("var_mean", |c| spread(c).map(|s| vec![s.0, s.1])),
-    ("std_mean", |c| spread(c).map(|s| vec![safe_sqrt(s.0), s.1])),
+    ("std_mean", |c| spread(c).map(|s| vec![s.0.safe_sqrt(), s.1])),
     ("norm linalg.vector_norm", |c| {
         let x = c.x()?;
         let p = match c.get(1, if c.sample.key.starts_with("linalg") { "ord" } else { "p" }) {
@@ -62,11 +60,7 @@ pub const TABLE: &[Entry] = &[
         let axes: Vec<usize> = (0..x.rank()).filter(gone).collect();
         one(sum(x, &axes).reshape(fixed(&shape)))
     }),
-    ("trace", |c| {
-        let x = c.x()?;
-        let of = sizes(x);
-        one(picked(x, &[of[0].min(of[1])], |i| i[0] * (of[1] + 1)).sum_all())
-    }),
+    ("trace", |c| one(c.x()?.trace())),
     ("renorm", |c| {
         let x = c.x()?;
         let (p, axis, most) = (c.number(1, "p")?, c.axis(x.rank(), 2, "dim", 0)?, c.number(3, "maxnorm")?);
@@ -175,7 +169,7 @@ fn spread<'g>(c: &Call<'_, 'g>) -> Result<(Tensor<'g>, Tensor<'g>), Trouble> {
     let keep = c.flag(3, "keepdim", false)?;
     let correction = c.number_or(KEYWORD, "correction", unbiased as u8 as f64)?;
     let mean = x.mean_over(&signed(&axes));
-    Ok((kept(variance(x, &axes, correction), x, &axes, keep), kept(mean, x, &axes, keep)))
+    Ok((kept(x.var_with(&signed(&axes), correction), x, &axes, keep), kept(mean, x, &axes, keep)))
 }
 
 /// Differences over `gap` in the middle, and one-sided ones of the first or second order at both ends.

@@ -76,13 +76,7 @@ pub const TABLE: &[Entry] = &[
     }),
     ("repeat tile", |c| {
         let (x, times) = (c.x()?, c.sizes(1, "repeats")?);
-        let rank = times.len().max(x.rank());
-        let padded = |v: Vec<usize>| [vec![1; rank - v.len()], v].concat();
-        let (of, times) = (padded(sizes(x)), padded(times.iter().map(|&n| n as usize).collect()));
-        // Each axis of n elements becomes one of [times, n].
-        let pairs = |f: &dyn Fn(usize) -> [usize; 2]| fixed(&(0..rank).flat_map(f).collect::<Vec<_>>());
-        let wide = x.reshape(pairs(&|a| [1, of[a]])).broadcast(&pairs(&|a| [times[a], of[a]]));
-        one(wide.reshape(fixed(&(0..rank).map(|a| times[a] * of[a]).collect::<Vec<_>>())))
+        one(x.tile(&times.iter().map(|&n| n as usize).collect::<Vec<_>>()))
     }),
     ("permute permute_copy", |c| {
         let x = c.x()?;

@@ -48,6 +48,7 @@ pub(super) fn compile(
         DType::I64 => Ok(make::<i64>(slices, kind, data, result)),
         DType::I32 => Ok(make::<i32>(slices, kind, data, result)),
         DType::U32 => Ok(make::<u32>(slices, kind, data, result)),
+        DType::I8 => Ok(make::<i8>(slices, kind, data, result)),
         DType::U8 | DType::Bool => Ok(make::<u8>(slices, kind, data, result)),
         other => Err(CpuError::NoKernel { op: kind.name(), why: format!("on {other}") }),
     }

@@ -39,6 +39,7 @@ pub(super) unsafe fn index(dtype: DType, indices: *const u8, at: usize, bound: u
         match dtype {
             DType::I64 => *indices.cast::<i64>().add(at),
             DType::U32 => i64::from(*indices.cast::<u32>().add(at)),
+            DType::I8 => i64::from(*indices.cast::<i8>().add(at)),
             DType::U8 => i64::from(*indices.add(at)),
             _ => i64::from(*indices.cast::<i32>().add(at)),
         }

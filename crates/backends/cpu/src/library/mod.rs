@@ -7,6 +7,7 @@ mod arg_reduce;
 mod attention;
 mod attention_grad;
 mod convolution;
+mod cumulative;
 mod dynamic_slice;
 mod gather;
 pub mod gemm;
@@ -15,6 +16,7 @@ pub(crate) mod matmul;
 mod max_pool;
 mod scatter;
 mod softmax;
+mod sort;
 
 use crate::error::CpuError;
 use crate::kernel::{Work, check_result, check_view};
@@ -46,6 +48,8 @@ pub fn accepts(op: &Op, dtypes: &[DType]) -> Option<Vec<Layout>> {
             Some(vec![DenseOrSplat, Dense, Dense])
         }
         Op::DynamicUpdateSlice(_) => Some(vec![DenseOrSplat, Dense, Dense]),
+        Op::Cumulative(_) if cumulative::scans(data) => Some(vec![Dense]),
+        Op::Sort(_) => Some(vec![Dense]),
         Op::ArgReduce(_) if arg_reduce::compares(data) => Some(vec![Dense]),
         Op::Attention(_) | Op::AttentionGrad(_) if real => Some(vec![Strided; dtypes.len()]),
         Op::Convolution(_) | Op::ConvolutionInputGrad(_) | Op::ConvolutionWeightGrad(_) if real => {
@@ -114,6 +118,12 @@ pub(crate) fn compile(
         Op::ArgReduce(a) => {
             let slices = Slices::new(&data.shape, a.axis, 1);
             arg_reduce::compile(slices, a.kind, dtypes[0], view(0), result)
+        }
+        Op::Cumulative(c) => cumulative::compile(c, dtypes[0], view(0), result),
+        Op::Sort(s) => {
+            let slices = Slices::new(&data.shape, s.axis, 1);
+            let indices = kernel.results[1];
+            Ok(Box::new(sort::Sort::new(slices, dtypes[0], s.descending, view(0), result, indices)))
         }
         Op::Attention(a) => attention::compile(a, dtypes[0], isa, kernel, &dtypes),
         Op::AttentionGrad(a) => attention_grad::compile(&a.forward(), dtypes[0], isa, kernel, &dtypes),

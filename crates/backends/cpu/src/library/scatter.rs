@@ -35,7 +35,8 @@ macro_rules! sums {
 
 sums!(
     f32: |a, b| a + b, f64: |a, b| a + b,
-    i64: i64::wrapping_add, i32: i32::wrapping_add, u32: u32::wrapping_add, u8: u8::wrapping_add,
+    i64: i64::wrapping_add, i32: i32::wrapping_add, i8: i8::wrapping_add,
+    u32: u32::wrapping_add, u8: u8::wrapping_add,
 );
 
 /// Whether there is a kernel for the dtype.
@@ -93,6 +94,7 @@ pub(super) fn compile(
         DType::I64 => Ok(make::<i64>(slices, along, index, views, result)),
         DType::I32 => Ok(make::<i32>(slices, along, index, views, result)),
         DType::U32 => Ok(make::<u32>(slices, along, index, views, result)),
+        DType::I8 => Ok(make::<i8>(slices, along, index, views, result)),
         DType::U8 => Ok(make::<u8>(slices, along, index, views, result)),
         other => Err(CpuError::NoKernel { op: "scatter_add", why: format!("on {other}") }),
     }

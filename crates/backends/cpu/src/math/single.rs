@@ -32,6 +32,43 @@ pub fn pow(x: f32, y: f32) -> f32 {
     libm::powf(x, y)
 }
 
+/// Functions that are computed in f64 and rounded once: within 1 ULP. Scalar calls (the crate `libm`), so they do not
+/// vectorise.
+macro_rules! by_double {
+    ($($(#[$doc:meta])* $name:ident($($x:ident),+)),+ $(,)?) => {$(
+        $(#[$doc])*
+        #[inline]
+        pub fn $name($($x: f32),+) -> f32 {
+            super::double::$name($($x.into()),+) as f32
+        }
+    )+};
+}
+
+by_double!(
+    /// Tangent.
+    tan(x),
+    /// Arc sine.
+    asin(x),
+    /// Arc cosine.
+    acos(x),
+    /// Arc tangent.
+    atan(x),
+    /// Hyperbolic sine.
+    sinh(x),
+    /// Hyperbolic cosine.
+    cosh(x),
+    /// Inverse hyperbolic sine.
+    asinh(x),
+    /// Inverse hyperbolic cosine.
+    acosh(x),
+    /// Inverse hyperbolic tangent.
+    atanh(x),
+    /// `1 − erf(x)`, accurate where that is tiny.
+    erfc(x),
+    /// The angle of the point `(x, y)`, with C's special cases.
+    atan2(y, x),
+);
+
 /// `c[0] + x * (c[1] + x * (…))`, in that order.
 #[inline(always)]
 fn horner<const N: usize>(x: f32, c: [f32; N]) -> f32 {

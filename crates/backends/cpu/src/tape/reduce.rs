@@ -124,6 +124,7 @@ pub fn reducer(kind: ReduceKind, dtype: DType, isa: Isa) -> Option<Reducer> {
         DType::I32 => integer!(i32, i32::MIN, i32::MAX),
         DType::I64 => integer!(i64, i64::MIN, i64::MAX),
         DType::U32 => integer!(u32, u32::MIN, u32::MAX),
+        DType::I8 => integer!(i8, i8::MIN, i8::MAX),
         DType::U8 => integer!(u8, u8::MIN, u8::MAX),
         DType::Bool => match kind {
             ReduceKind::Sum | ReduceKind::Max => reducer!(isa, u8, 0, |x, y| x | y),

@@ -42,17 +42,30 @@ impl Case {
 
     /// Runs with so many threads; the values of all buffers. Temporaries begin as garbage.
     pub fn run_with(&self, threads: usize, isa: Isa) -> Vec<Array> {
+        self.run_shifted(threads, isa, 0)
+    }
+
+    /// The same with every buffer this many elements behind a multiple of 8 bytes.
+    fn run_shifted(&self, threads: usize, isa: Isa, shift: usize) -> Vec<Array> {
         let program = CpuProgram::with_isa(&self.schedule, isa).expect("the schedule compiles");
         let pool = Pool::new(threads).unwrap();
-        let mut storage = self.storage();
-        let pointers: Vec<*mut u8> = storage.iter_mut().map(|s| s.as_mut_ptr().cast()).collect();
+        let offsets: Vec<usize> = self.schedule.buffers.iter().map(|b| shift * b.dtype.size()).collect();
+        let moved = self.storage().into_iter().zip(&offsets).map(|(s, &offset)| shifted(&s, offset));
+        let mut storage: Vec<Vec<u64>> = moved.collect();
+        let starts = storage.iter_mut().map(|s| s.as_mut_ptr().cast::<u8>());
+        let pointers: Vec<*mut u8> =
+            starts.zip(&offsets).map(|(p, &offset)| p.wrapping_add(offset)).collect();
         let mut scratch = vec![0xffu8; program.scratch_bytes(threads) + 64];
         let scratch = scratch.as_mut_ptr();
         let scratch = scratch.wrapping_add(scratch.align_offset(64));
-        // SAFETY: every buffer has its bytes, aligned to 8, in a vector of its own; the scratch is as large as asked.
+        // SAFETY: every buffer has its bytes, aligned for its dtype, in a vector of its own; the scratch is as large as
+        // asked.
         unsafe { program.run(&pool, &pointers, scratch) };
-        let buffers = self.schedule.buffers.iter().zip(&storage);
-        buffers.map(|(b, s)| Array::from_bytes(b.dtype, &b.shape, &bytes(s)[..b.bytes()]).unwrap()).collect()
+        let buffers = self.schedule.buffers.iter().zip(&storage).zip(&offsets);
+        let array = |((b, s), &at): ((&Buffer, &Vec<u64>), &usize)| {
+            Array::from_bytes(b.dtype, &b.shape, &bytes(s)[at..][..b.bytes()]).unwrap()
+        };
+        buffers.map(array).collect()
     }
 
     pub fn run(&self) -> Vec<Array> {
@@ -60,6 +73,11 @@ impl Case {
         let two = self.run_with(2, Isa::detect());
         for (a, b) in one.iter().zip(&two) {
             assert_eq!(a.bytes(), b.bytes(), "one thread and two differ");
+        }
+        // A caller's own storage is aligned for its elements, and no better.
+        let shifted = self.run_shifted(1, Isa::detect(), 1);
+        for (a, b) in one.iter().zip(&shifted) {
+            assert_eq!(a.bytes(), b.bytes(), "the bits depend on the storage's alignment");
         }
         one
     }
@@ -78,6 +96,13 @@ impl Case {
         };
         self.schedule.buffers.iter().zip(&self.values).map(fill).collect()
     }
+}
+
+/// The same bytes behind `offset` others.
+fn shifted(words: &[u64], offset: usize) -> Vec<u64> {
+    let mut all = [vec![0xff; offset], bytes(words)].concat();
+    all.resize(all.len().next_multiple_of(8), 0xff);
+    all.chunks(8).map(|eight| u64::from_le_bytes(eight.try_into().unwrap())).collect()
 }
 
 fn bytes(words: &[u64]) -> Vec<u8> {

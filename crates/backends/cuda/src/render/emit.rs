@@ -5,7 +5,6 @@ use super::domain::{affines, range};
 use super::group::{BLOCK, COLUMNS, Form, WARP};
 use super::{CudaKernel, prelude, scalar};
 use onestep_ir::DType;
-use onestep_ir::ops::UnaryKind;
 use onestep_passes::schedule::{Affine, Bound, BufferId, Expr, ExprId, LoopKernel};
 use std::fmt::Write;
 
@@ -456,18 +455,7 @@ impl<'a> Writer<'a> {
 fn costly(e: &Expr) -> bool {
     match e {
         Expr::Load { .. } | Expr::RandomBits { .. } => true,
-        Expr::Unary(kind, _) => matches!(
-            kind,
-            UnaryKind::Exp
-                | UnaryKind::Expm1
-                | UnaryKind::Log1p
-                | UnaryKind::Log
-                | UnaryKind::Sin
-                | UnaryKind::Cos
-                | UnaryKind::Tanh
-                | UnaryKind::Erf
-                | UnaryKind::Sigmoid
-        ),
+        Expr::Unary(kind, _) => kind.is_costly(),
         _ => false,
     }
 }

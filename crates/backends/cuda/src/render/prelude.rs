@@ -36,6 +36,10 @@ const FUNCTIONS: &[(&str, &str)] = &[
         "template <class T> unsigned int to_u32(T x) { return !(x > (T)0) ? 0u : x >= (T)4294967296.0 ? 4294967295u : (unsigned int)x; }",
     ),
     (
+        "to_i8",
+        "template <class T> signed char to_i8(T x) { return x != x ? 0 : x <= (T)-128 ? -128 : x >= (T)127 ? 127 : (signed char)(int)x; }",
+    ),
+    (
         "to_u8",
         "template <class T> unsigned char to_u8(T x) { return !(x > (T)0) ? 0 : x >= (T)256 ? 255 : (unsigned char)(int)x; }",
     ),
@@ -55,6 +59,15 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("rem_u32", "unsigned int rem_u32(unsigned int a, unsigned int b) { return b == 0 ? a : a % b; }"),
     ("max_int", "template <class T> T max_int(T a, T b) { return a < b ? b : a; }"),
     ("min_int", "template <class T> T min_int(T a, T b) { return b < a ? b : a; }"),
+    // A count that is negative or too large becomes a large unsigned one.
+    (
+        "shl_int",
+        "template <class T> T shl_int(T a, T b) { return (unsigned long long)b < 8 * sizeof(T) ? (T)((unsigned long long)a << b) : (T)0; }",
+    ),
+    (
+        "shr_int",
+        "template <class T> T shr_int(T a, T b) { return (unsigned long long)b < 8 * sizeof(T) ? (T)(a >> b) : a < (T)0 ? (T)-1 : (T)0; }",
+    ),
     ("max_f32", "float max_f32(float a, float b) { return a != a ? a : b != b ? b : fmaxf(a, b); }"),
     ("min_f32", "float min_f32(float a, float b) { return a != a ? a : b != b ? b : fminf(a, b); }"),
     ("max_f64", "double max_f64(double a, double b) { return a != a ? a : b != b ? b : fmax(a, b); }"),

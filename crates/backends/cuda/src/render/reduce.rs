@@ -133,7 +133,7 @@ impl Writer<'_> {
     fn halves(&mut self, r: &Reduction, from: usize) {
         let (i, dtype) = (r.0, r.3);
         let shuffle = |f: &str, by: &str| match dtype {
-            DType::U8 | DType::Bool => {
+            DType::I8 | DType::U8 | DType::Bool => {
                 format!("({}){f}(0xffffffffu, (int)p{i}, {by})", scalar::c_type(dtype))
             }
             _ => format!("{f}(0xffffffffu, p{i}, {by})"),

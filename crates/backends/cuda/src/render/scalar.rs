@@ -15,6 +15,7 @@ pub fn c_type(d: DType) -> &'static str {
         DType::I64 => "long long",
         DType::I32 => "int",
         DType::U32 => "unsigned int",
+        DType::I8 => "signed char",
         DType::U8 => "unsigned char",
         DType::Bool => "bool",
     }
@@ -77,6 +78,7 @@ pub fn literal(d: DType, bits: u64) -> String {
         DType::I32 if bits as u32 as i32 == i32::MIN => "(-2147483647 - 1)".into(),
         DType::I32 => format!("{}", bits as u32 as i32),
         DType::U32 => format!("{}u", bits as u32),
+        DType::I8 => format!("{}", bits as u8 as i8),
         DType::U8 => format!("{}", bits as u8),
         DType::Bool => format!("{}", bits & 0xff != 0),
     }
@@ -105,8 +107,13 @@ pub fn unary(kind: UnaryKind, d: DType, x: &str) -> String {
         return float_unary(kind, d, x);
     }
     let signed = matches!(d, DType::I32 | DType::I64);
+    // Computed as int and cut back: −128 is its own negative.
+    let small = d == DType::I8;
     let (t, zero) = (c_type(d), literal(d, 0));
     match kind {
+        UnaryKind::Neg if small => format!("({t})(-{x})"),
+        UnaryKind::Abs if small => format!("({t})({x} < 0 ? -{x} : {x})"),
+        UnaryKind::Relu if small => format!("({t})({x} < 0 ? 0 : {x})"),
         UnaryKind::Neg if signed => format!("sub_{}({zero}, {x})", d.name()),
         UnaryKind::Neg => format!("({t})(0u - {x})"),
         UnaryKind::Abs if signed => format!("({x} < 0 ? sub_{}({zero}, {x}) : {x})", d.name()),
@@ -148,6 +155,16 @@ fn float_unary(kind: UnaryKind, d: DType, x: &str) -> String {
         UnaryKind::Tanh => call("tanh"),
         UnaryKind::Erf => call("erf"),
         UnaryKind::Sigmoid => format!("sigmoid_{}({x})", if double { "f64" } else { "f32" }),
+        UnaryKind::Tan
+        | UnaryKind::Asin
+        | UnaryKind::Acos
+        | UnaryKind::Atan
+        | UnaryKind::Sinh
+        | UnaryKind::Cosh
+        | UnaryKind::Asinh
+        | UnaryKind::Acosh
+        | UnaryKind::Atanh
+        | UnaryKind::Erfc => call(kind.name()),
     };
     rounded(d, text)
 }
@@ -162,7 +179,11 @@ pub fn binary(kind: BinaryKind, d: DType, a: &str, b: &str) -> String {
         DType::U32 => format!("{a} {op} {b}"),
         _ => format!("({t})({a} {op} {b})"),
     };
-    let small = if matches!(d, DType::U8) { "u32" } else { d.name() };
+    let small = match d {
+        DType::U8 => "u32",
+        DType::I8 => "i32",
+        _ => d.name(),
+    };
     match kind {
         BinaryKind::Add | BinaryKind::Sub | BinaryKind::Mul => {
             let op = if kind == BinaryKind::Add {
@@ -181,7 +202,7 @@ pub fn binary(kind: BinaryKind, d: DType, a: &str, b: &str) -> String {
         BinaryKind::Rem if d.is_float() => call("fmod"),
         BinaryKind::Div | BinaryKind::Rem => {
             let text = format!("{}_{small}({a}, {b})", kind.name());
-            if d == DType::U8 { format!("({t}){text}") } else { text }
+            if d.size() == 1 { format!("({t}){text}") } else { text }
         }
         BinaryKind::Pow => call("pow"),
         BinaryKind::Max | BinaryKind::Min if d.is_float() => format!("{}_{wide}({a}, {b})", kind_word(kind)),
@@ -191,6 +212,8 @@ pub fn binary(kind: BinaryKind, d: DType, a: &str, b: &str) -> String {
         BinaryKind::And => infix("&"),
         BinaryKind::Or => infix("|"),
         BinaryKind::Xor => infix("^"),
+        BinaryKind::Atan2 => call("atan2"),
+        BinaryKind::Shl | BinaryKind::Shr => format!("{}_int({a}, {b})", kind.name()),
     }
 }
 

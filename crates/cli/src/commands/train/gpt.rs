@@ -2,7 +2,7 @@
 
 use super::super::CommandError;
 use super::super::args::TrainArgs;
-use super::super::models::{GptShape, gpt_graph, gpt_sampler};
+use super::super::models::{GptShape, gpt_graph, gpt_writer};
 use super::{Task, schedule};
 use crate::records::EvalRecord;
 use crate::report::format::count;
@@ -32,7 +32,7 @@ pub struct Text {
     val: &'static [u8],
     baseline: f64,
     evaluation: Program,
-    sampler: Program,
+    writer: Program,
 }
 
 impl Text {
@@ -55,7 +55,7 @@ impl Text {
             val,
             baseline: BigramModel::fit(train).nats_per_byte(val)?,
             evaluation: compile(&gpt_graph(&shape, GptInit::Gpt2, EVAL_BATCH)?, device)?,
-            sampler: compile(&gpt_sampler(&shape)?, device)?,
+            writer: compile(&gpt_writer(&shape)?, device)?,
         };
         Ok((step, task))
     }
@@ -118,20 +118,27 @@ impl Task for Text {
         Some(("bigram".to_string(), self.baseline))
     }
 
-    /// Bytes drawn one by one from the model's distribution, sharpened a little.
+    /// Bytes drawn one by one from the model's distribution, sharpened a little. When the context is full, the model reads
+    /// its last half anew.
     fn sample(&mut self, state: &mut State) -> Result<Option<String>, CommandError> {
         let context = self.shape.context;
         let mut rng = SplitMix64::new(self.seed ^ 0x5a);
+        // The caches are no part of what is trained and saved.
+        let mut state = state.clone();
+        state.initialise(self.writer.interface(), 0)?;
         let mut text: Vec<u8> = b"\n".to_vec();
+        let (mut read, mut length) = (0, 0);
         while text.len() < SAMPLE {
-            let start = text.len().saturating_sub(context);
-            let mut window: Vec<i32> = text[start..].iter().map(|&b| b as i32).collect();
-            let last = window.len() as i32 - 1;
-            window.resize(context, 0);
-            let inputs = [Array::new(&[1, context], &window)?, Array::scalar(last)];
-            let out = self.sampler.run(state, &inputs)?;
-            let logits = out.array("logits")?.to_f64();
-            text.push(draw(&logits, rng.next_u64()));
+            if length == context {
+                state.set_scalar("cache/length", 0.0)?;
+                (read, length) = (text.len() - context.div_ceil(2), 0);
+            }
+            let token = Array::new(&[1], &[i32::from(text[read])])?;
+            let out = self.writer.run(&mut state, [token])?;
+            (read, length) = (read + 1, length + 1);
+            if read == text.len() {
+                text.push(draw(&out.array("logits")?.to_f64(), rng.next_u64()));
+            }
         }
         Ok(Some(String::from_utf8_lossy(&text).trim().to_string()))
     }

@@ -67,7 +67,7 @@ impl Compiler<'_> {
             NodeOp::Load(load) if load.bounds.is_empty() && matches!(load.place.step, Some(0 | 1)) => 0,
             NodeOp::Load(_) | NodeOp::Index(_) => 2,
             NodeOp::Random(_) => 20,
-            NodeOp::Binary(BinaryKind::Pow | BinaryKind::Rem | BinaryKind::Div) => 4,
+            NodeOp::Binary(BinaryKind::Pow | BinaryKind::Atan2 | BinaryKind::Rem | BinaryKind::Div) => 4,
             NodeOp::Unary(
                 UnaryKind::Neg | UnaryKind::Abs | UnaryKind::Relu | UnaryKind::Not | UnaryKind::IsNan,
             ) => 1,

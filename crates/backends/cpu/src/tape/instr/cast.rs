@@ -19,6 +19,7 @@ pub fn cast(from: DType, to: DType, isa: Isa) -> Block {
                 I64 => one!(isa, $t => i64, |x| x as i64),
                 I32 => one!(isa, $t => i32, |x| x as i32),
                 U32 => one!(isa, $t => u32, |x| x as u32),
+                I8 => one!(isa, $t => i8, |x| x as i8),
                 U8 => one!(isa, $t => u8, |x| x as u8),
                 Bool => one!(isa, $t => u8, |x| (x != (0 as $t)) as u8),
             }
@@ -46,6 +47,7 @@ pub fn cast(from: DType, to: DType, isa: Isa) -> Block {
                 I64 => one!(isa, u16 => i64, |x| $wide(x) as i64),
                 I32 => one!(isa, u16 => i32, |x| $wide(x) as i32),
                 U32 => one!(isa, u16 => u32, |x| $wide(x) as u32),
+                I8 => one!(isa, u16 => i8, |x| $wide(x) as i8),
                 U8 => one!(isa, u16 => u8, |x| $wide(x) as u8),
                 Bool => one!(isa, u16 => u8, |x| ($wide(x) != 0.0) as u8),
             }
@@ -64,6 +66,7 @@ pub fn cast(from: DType, to: DType, isa: Isa) -> Block {
         I64 => integer!(i64),
         I32 => integer!(i32),
         U32 => integer!(u32),
+        I8 => integer!(i8),
         U8 | Bool => integer!(u8),
     }
 }

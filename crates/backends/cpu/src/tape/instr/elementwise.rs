@@ -35,7 +35,16 @@ macro_rules! integer {
                 BinaryKind::And => two!(isa, scalar, $t => $t, |x, y| x & y),
                 BinaryKind::Or => two!(isa, scalar, $t => $t, |x, y| x | y),
                 BinaryKind::Xor => two!(isa, scalar, $t => $t, |x, y| x ^ y),
-                BinaryKind::Pow => return None,
+                // A count that is negative or too large becomes a large unsigned one.
+                BinaryKind::Shl => two!(isa, scalar, $t => $t, |x, y| {
+                    let shifted = x.wrapping_shl(y as u32);
+                    if (y as u64) < <$t>::BITS as u64 { shifted } else { 0 }
+                }),
+                BinaryKind::Shr => two!(isa, scalar, $t => $t, |x, y| {
+                    let (shifted, sign) = (x.wrapping_shr(y as u32), (x >> (<$t>::BITS - 1)) >> 1);
+                    if (y as u64) < <$t>::BITS as u64 { shifted } else { sign }
+                }),
+                BinaryKind::Pow | BinaryKind::Atan2 => return None,
             })
         }
 
@@ -55,6 +64,7 @@ macro_rules! integer {
 integer!(unary_i32, binary_i32, compare_i32, i32, |x| x.wrapping_abs(), x.signum(), x.max(0));
 integer!(unary_i64, binary_i64, compare_i64, i64, |x| x.wrapping_abs(), x.signum(), x.max(0));
 integer!(unary_u32, binary_u32, compare_u32, u32, |x| x, (x != 0) as u32, x);
+integer!(unary_i8, binary_i8, compare_i8, i8, |x| x.wrapping_abs(), x.signum(), x.max(0));
 integer!(unary_u8, binary_u8, compare_u8, u8, |x| x, (x != 0) as u8, x);
 
 /// A unary function of elements of `dtype`.
@@ -65,6 +75,7 @@ pub fn unary(kind: UnaryKind, dtype: DType, isa: Isa) -> Option<Block> {
         DType::I32 => unary_i32(kind, isa),
         DType::I64 => unary_i64(kind, isa),
         DType::U32 => unary_u32(kind, isa),
+        DType::I8 => unary_i8(kind, isa),
         DType::U8 => unary_u8(kind, isa),
         DType::Bool if kind == UnaryKind::Not => Some(one!(isa, u8 => u8, |x| (x == 0) as u8)),
         _ => None,
@@ -79,6 +90,7 @@ pub fn binary(kind: BinaryKind, dtype: DType, scalar: [bool; 2], isa: Isa) -> Op
         DType::I32 => binary_i32(kind, scalar, isa),
         DType::I64 => binary_i64(kind, scalar, isa),
         DType::U32 => binary_u32(kind, scalar, isa),
+        DType::I8 => binary_i8(kind, scalar, isa),
         DType::U8 => binary_u8(kind, scalar, isa),
         // Bytes 0 and 1: the functions that truth values have stay within them.
         DType::Bool if kind.takes(DType::Bool) => binary_u8(kind, scalar, isa),
@@ -94,6 +106,7 @@ pub fn compare(kind: CompareKind, dtype: DType, scalar: [bool; 2], isa: Isa) -> 
         DType::I32 => compare_i32(kind, scalar, isa),
         DType::I64 => compare_i64(kind, scalar, isa),
         DType::U32 => compare_u32(kind, scalar, isa),
+        DType::I8 => compare_i8(kind, scalar, isa),
         DType::U8 | DType::Bool => compare_u8(kind, scalar, isa),
         DType::F16 | DType::BF16 => return None,
     })

@@ -35,6 +35,16 @@ macro_rules! float {
                 UnaryKind::IsFinite => one!(isa, $t => u8, |x| x.is_finite() as u8),
                 UnaryKind::IsNan => one!(isa, $t => u8, |x| x.is_nan() as u8),
                 UnaryKind::Not => return None,
+                UnaryKind::Tan => one!(isa, $t => $t, |x| $m::tan(x)),
+                UnaryKind::Asin => one!(isa, $t => $t, |x| $m::asin(x)),
+                UnaryKind::Acos => one!(isa, $t => $t, |x| $m::acos(x)),
+                UnaryKind::Atan => one!(isa, $t => $t, |x| $m::atan(x)),
+                UnaryKind::Sinh => one!(isa, $t => $t, |x| $m::sinh(x)),
+                UnaryKind::Cosh => one!(isa, $t => $t, |x| $m::cosh(x)),
+                UnaryKind::Asinh => one!(isa, $t => $t, |x| $m::asinh(x)),
+                UnaryKind::Acosh => one!(isa, $t => $t, |x| $m::acosh(x)),
+                UnaryKind::Atanh => one!(isa, $t => $t, |x| $m::atanh(x)),
+                UnaryKind::Erfc => one!(isa, $t => $t, |x| $m::erfc(x)),
             })
         }
 
@@ -49,7 +59,10 @@ macro_rules! float {
                 BinaryKind::Min => two!(isa, scalar, $t => $t, |x, y| $m::fmin_nan(x, y)),
                 BinaryKind::Pow => two!(isa, scalar, $t => $t, |x, y| $m::pow(x, y)),
                 BinaryKind::Rem => two!(isa, scalar, $t => $t, |x, y| $rem(x, y)),
-                BinaryKind::And | BinaryKind::Or | BinaryKind::Xor => return None,
+                BinaryKind::Atan2 => two!(isa, scalar, $t => $t, |x, y| $m::atan2(x, y)),
+                BinaryKind::And | BinaryKind::Or | BinaryKind::Xor | BinaryKind::Shl | BinaryKind::Shr => {
+                    return None;
+                }
             })
         }
 

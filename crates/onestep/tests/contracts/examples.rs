@@ -1,0 +1,41 @@
+//! The examples run, at small sizes.
+
+#[path = "../../examples/gpt.rs"]
+mod gpt;
+#[path = "../../examples/kv_cache.rs"]
+pub mod kv_cache;
+#[path = "../../examples/mlp.rs"]
+mod mlp;
+#[path = "../../examples/own_optimizer.rs"]
+mod own_optimizer;
+
+#[test]
+fn a_classifier_learns_and_is_saved() {
+    let folder = tempfile::tempdir().unwrap();
+    let sizes = mlp::Sizes { batch: 32, steps: 80 };
+    let [trained, again] = mlp::run(&sizes, &folder.path().join("mlp.safetensors")).unwrap();
+    assert!(trained > 0.9, "{trained}");
+    assert_eq!(trained, again);
+}
+
+#[test]
+fn a_gpt_learns_to_count() {
+    let [first, last] = gpt::run(60, 4).unwrap();
+    assert!(last < 0.5 * first, "{first} → {last}");
+}
+
+#[test]
+fn a_text_is_written_from_the_cache() {
+    let model =
+        onestep::nn::Gpt { vocab: 20, width: 16, layers: 1, heads: 2, context: 12, ..onestep::nn::Gpt::MINI };
+    let text = kv_cache::run(&model, &[1, 2, 3], 10, 7).unwrap();
+    assert_eq!((text.len(), &text[..3]), (10, &[1, 2, 3][..]));
+    assert_eq!(text, kv_cache::run(&model, &[1, 2, 3], 10, 7).unwrap());
+    assert_eq!(kv_cache::run(&model, &[1, 2, 3], 99, 7).unwrap().len(), 12, "the context is full");
+}
+
+#[test]
+fn an_own_optimizer_gives_the_compiled_steps_numbers() {
+    let difference = own_optimizer::run(20).unwrap();
+    assert!(difference <= 1e-6, "{difference}");
+}

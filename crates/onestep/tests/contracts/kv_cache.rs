@@ -1,0 +1,117 @@
+//! A cache of keys and values as state: written in place, and decoding gives what the whole text would.
+
+use crate::common::*;
+use crate::examples::kv_cache::decoder;
+use onestep::nn::Gpt;
+use onestep::passes::plan::PlanOptions;
+use onestep::prelude::*;
+use onestep::{Executable, Options};
+
+const MODEL: Gpt = Gpt { vocab: 50, width: 32, layers: 2, heads: 4, context: 208, ..Gpt::MINI };
+
+#[test]
+fn decoding_equals_the_forward_pass() {
+    const TIME: usize = 200;
+    const PROMPT: usize = 7;
+    let device = device();
+    let g = GraphBuilder::new("forward");
+    g.output("logits", MODEL.build(&g, g.input("tokens", I32, [1, TIME])));
+    let mut forward = compile(&g.build().unwrap(), &device).unwrap();
+    let mut read = compile(&decoder(&MODEL, PROMPT).unwrap(), &device).unwrap();
+    let mut write = compile(&decoder(&MODEL, 1).unwrap(), &device).unwrap();
+    let mut state = write.init(9).unwrap();
+    assert_eq!(forward.missing(&state), [""; 0], "the parameters are those of the whole model");
+
+    let text: Vec<i32> = (0..TIME as i32).map(|i| (i * i + 3 * i) % 50).collect();
+    let whole = Array::new(&[1, TIME], &text).unwrap();
+    let want = forward.run(&mut state, [whole]).unwrap().array("logits").unwrap().to_f64();
+    let prompt = Array::new(&[PROMPT], &text[..PROMPT]).unwrap();
+    let mut got = read.run(&mut state, [prompt]).unwrap().array("logits").unwrap().to_f64();
+    for token in &text[PROMPT..] {
+        let token = Array::new(&[1], &[*token]).unwrap();
+        got.extend(write.run(&mut state, [token]).unwrap().array("logits").unwrap().to_f64());
+    }
+    assert_eq!(got.len(), want.len());
+    let most = got.iter().zip(&want).fold(0f64, |m, (a, b)| m.max((a - b).abs()));
+    assert!(most <= 1e-5, "differs by {most}");
+    assert_eq!(state.scalar("cache/length").unwrap(), TIME as f64);
+    assert_eq!((write.compilations().len(), write.rebinds()), (1, 0));
+
+    // A new text begins with length 0, whatever the caches hold.
+    state.set_scalar("cache/length", 0.0).unwrap();
+    let prompt = Array::new(&[PROMPT], &text[..PROMPT]).unwrap();
+    let again = read.run(&mut state, [prompt]).unwrap().array("logits").unwrap().to_f64();
+    assert_eq!(again, got[..again.len()]);
+}
+
+fn compiled(context: usize) -> Executable {
+    let graph = decoder(&Gpt { context, ..MODEL }, 1).unwrap();
+    // Strict: a state that is not updated in place is an error.
+    let plan = PlanOptions { strict: true, ..PlanOptions::default() };
+    Executable::compile(&graph, &device(), &Options { plan, ..Options::default() }).unwrap()
+}
+
+#[test]
+fn the_plan_writes_the_caches_in_place() {
+    let (small, large) = (compiled(256), compiled(4096));
+    for executable in [&small, &large] {
+        let report = executable.report();
+        for block in 0..MODEL.layers {
+            for what in ["k", "v"] {
+                let cache = format!("block.{block}.attn.cache.{what}");
+                assert!(report.in_place.contains(&cache), "{cache}\n{report}");
+            }
+        }
+    }
+    // No buffer is as large as a cache, and only the mask, a byte for each position, grows with the context.
+    let cache = 4096 * MODEL.width * 4;
+    assert!(large.report().buffers.iter().all(|b| {
+        let resident = matches!(b.place, onestep::passes::plan::Place::State(_));
+        resident || b.bytes < cache / 8
+    }));
+    let grown = large.report().arena_bytes as i64 - small.report().arena_bytes as i64;
+    assert!(grown <= 4096 - 256, "the arena grew by {grown}");
+    let copied: usize = {
+        let compiled = large.compiled();
+        compiled.plan.commits.iter().map(|(b, _)| compiled.schedule.buffer(*b).bytes()).sum()
+    };
+    assert_eq!(copied, 0, "bytes that are copied after each call");
+}
+
+#[test]
+fn a_full_cache_and_a_bad_token_are_errors_that_change_no_length() {
+    let graph = decoder(&Gpt { context: 4, ..MODEL }, 1).unwrap();
+    let mut program = compile(&graph, &device()).unwrap();
+    let mut state = program.init(1).unwrap();
+    let token = |t: i32| [Array::new(&[1], &[t]).unwrap()];
+    let error = program.run(&mut state, token(50)).unwrap_err();
+    assert!(matches!(error, Error::BadIndex { .. }), "{error}");
+    assert_eq!(state.scalar("cache/length").unwrap(), 0.0);
+    let mut fresh = program.init(1).unwrap();
+    for i in 0..4 {
+        let a = program.run(&mut state, token(i)).unwrap().array("logits").unwrap();
+        let b = program.run(&mut fresh, token(i)).unwrap().array("logits").unwrap();
+        assert_eq!(a, b, "the token that failed left nothing behind");
+    }
+    let keys = state.get("block.0.attn.cache.k").unwrap();
+    assert!(matches!(program.run(&mut state, token(1)), Err(Error::BadIndex { .. })));
+    assert_eq!(state.scalar("cache/length").unwrap(), 4.0);
+    assert_eq!(state.get("block.0.attn.cache.k").unwrap(), keys);
+}
+
+#[test]
+fn mistakes_are_named() {
+    for (shape, heads, want) in [
+        (vec![1, 1], 4, "[time]"),
+        (vec![0], 4, "of 1 to 208"),
+        (vec![209], 4, "of 1 to 208"),
+        (vec![1], 0, "does not divide into 0 heads"),
+        (vec![1], 5, "does not divide into 5 heads"),
+    ] {
+        let g = GraphBuilder::new("wrong");
+        let tokens = g.input("tokens", I32, shape);
+        g.output("logits", Gpt { heads, ..MODEL }.decode(&g, tokens));
+        let error = g.build().unwrap_err().to_string();
+        assert!(error.contains(want), "{error}");
+    }
+}
