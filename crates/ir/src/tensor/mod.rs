@@ -12,10 +12,12 @@ use crate::{DType, Dim, GraphBuilder, Mistake, Shape, Type, ValueId};
 mod nn_methods;
 mod norm_methods;
 mod reduce_methods;
+mod resize_methods;
 mod shape_methods;
 mod spatial_methods;
 
 pub use nn_methods::AttentionOptions;
+pub use resize_methods::{Interpolation, Resize};
 pub use shape_methods::{concat, stack};
 pub use spatial_methods::{ConvOptions, Divisor};
 
