@@ -43,14 +43,35 @@ pub(super) fn compile(
     }
 }
 
+/// A type of element.
+trait Element: Copy + PartialOrd + Send + Sync + 'static {
+    /// `a` or else `b`, by their bits.
+    fn choose(first: bool, a: Self, b: Self) -> Self;
+}
+
+macro_rules! element {
+    ($t:ident, $bits:ident) => {
+        impl Element for $t {
+            #[inline(always)]
+            fn choose(first: bool, a: $t, b: $t) -> $t {
+                let mask = $bits::from(first).wrapping_neg();
+                $t::from_bits((a.to_bits() & mask) | (b.to_bits() & !mask))
+            }
+        }
+    };
+}
+
+element!(f32, u32);
+element!(f64, u64);
+
 /// Whether `x` takes the place of `best`, which stands before it. Only a NaN differs from itself.
 #[inline(always)]
 #[allow(clippy::eq_op)]
-fn beats<T: Copy + PartialOrd>(x: T, best: T) -> bool {
+fn beats<T: Element>(x: T, best: T) -> bool {
     (x > best) | ((x != x) & (best == best))
 }
 
-impl<T: Copy + PartialOrd + Send + Sync + 'static> MaxPool<T> {
+impl<T: Element> MaxPool<T> {
     fn new(op: &Op, x: View, [values, places]: [BufferId; 2]) -> MaxPool<T> {
         let lead = x.shape.len() - op.kernel.len();
         let three = |sizes: &[usize], missing: usize| {
@@ -139,37 +160,56 @@ impl<T: Copy + PartialOrd + Send + Sync + 'static> MaxPool<T> {
             3 => step::<T, 3>(x, at, values, places),
             _ => {
                 for (i, (best, place)) in values.iter_mut().zip(places).enumerate() {
-                    take(x[i * stride], at + (i * stride) as i32, best, place);
+                    if beats(x[i * stride], *best) {
+                        (*best, *place) = (x[i * stride], at + (i * stride) as i32);
+                    }
                 }
             }
         }
     }
 }
 
-/// Takes an element where it is better.
+/// Elements that are compared side by side.
+const LANES: usize = 4;
+
+/// Compares the windows `i .. i + L` with every `S`-th element.
 #[inline(always)]
-fn take<T: Copy + PartialOrd>(x: T, at: i32, best: &mut T, place: &mut i32) {
-    let wins = beats(x, *best);
-    *best = if wins { x } else { *best };
-    *place = if wins { at } else { *place };
+fn block<T: Element, const S: usize, const L: usize>(
+    x: &[T],
+    at: i32,
+    values: &mut [T],
+    places: &mut [i32],
+    i: usize,
+) {
+    let x = &x[i * S..][..(L - 1) * S + 1];
+    let (values, places) = (&mut values[i..][..L], &mut places[i..][..L]);
+    for j in 0..L {
+        let wins = beats(x[j * S], values[j]);
+        let mask = i32::from(wins).wrapping_neg();
+        values[j] = T::choose(wins, x[j * S], values[j]);
+        places[j] = ((at + ((i + j) * S) as i32) & mask) | (places[j] & !mask);
+    }
 }
 
-/// Compares every `S`-th element, so that the loop is vectorised.
-#[inline(always)]
-fn step<T: Copy + PartialOrd, const S: usize>(x: &[T], at: i32, values: &mut [T], places: &mut [i32]) {
-    let (whole, rest) = x.as_chunks::<S>();
-    let n = values.len().min(whole.len());
-    let (most, last) = (values[..n].iter_mut().zip(&mut places[..n]), at + (n * S) as i32);
-    for (i, ((best, place), x)) in most.zip(whole).enumerate() {
-        take(x[0], at + (i * S) as i32, best, place);
+/// Compares every `S`-th element, without branches: they would be mispredicted for every other one. The last block may
+/// overlap the one before it, as comparing an element twice changes nothing. A function of its own, so that its operands
+/// are known not to overlap.
+#[inline(never)]
+fn step<T: Element, const S: usize>(x: &[T], at: i32, values: &mut [T], places: &mut [i32]) {
+    let n = values.len();
+    if n < LANES {
+        (0..n).for_each(|i| block::<T, S, 1>(x, at, values, places, i));
+        return;
     }
-    // The last window may read the beginning of an incomplete step.
-    if let (Some(&x), true) = (rest.first(), n < values.len()) {
-        take(x, last, &mut values[n], &mut places[n]);
+    for i in (0..=n - LANES).step_by(LANES) {
+        block::<T, S, LANES>(x, at, values, places, i);
+    }
+    if !n.is_multiple_of(LANES) {
+        block::<T, S, LANES>(x, at, values, places, n - LANES);
     }
 }
 
-impl<T: Copy + PartialOrd + Send + Sync + 'static> Work for MaxPool<T> {
+impl<T: Element> Work for MaxPool<T> {
     fn label(&self) -> String {
         let [_, h, w] = self.input;
         let [_, kh, kw] = self.kernel;
