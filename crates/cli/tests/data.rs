@@ -67,7 +67,7 @@ fn images_of_ones_own() {
         let folder = tempfile::tempdir().unwrap();
         images(folder.path());
         let data = folder.path().to_str().unwrap();
-        let args = ["fashion", "--data", data, "--model", network, "--steps", "12", "--batch", "30"];
+        let args = ["fashion", "--data", data, "--model", network, "--steps", "80", "--batch", "30"];
         let figures = figures(&train(&args, folder.path()));
         assert!(figures["test_accuracy"].as_f64().unwrap() > 0.15, "{network}: {figures}");
     }
