@@ -62,6 +62,13 @@ SELECTED = {
         index_fill index_put index_reduce index_select nn.functional.embedding nn.functional.embedding_bag
         nn.functional.interpolate nn.functional.upsample_nearest put scatter scatter_add scatter_reduce
         searchsorted take take_along_dim""",
+    "images": """
+        nn.functional.adaptive_avg_pool1d nn.functional.adaptive_avg_pool2d nn.functional.adaptive_avg_pool3d
+        nn.functional.adaptive_max_pool1d nn.functional.adaptive_max_pool2d nn.functional.adaptive_max_pool3d
+        nn.functional.avg_pool1d nn.functional.avg_pool2d nn.functional.avg_pool3d nn.functional.conv1d
+        nn.functional.conv2d nn.functional.conv3d nn.functional.conv_transpose1d nn.functional.conv_transpose2d
+        nn.functional.conv_transpose3d nn.functional.max_pool1d nn.functional.max_pool2d nn.functional.max_pool3d
+        nn.functional.upsample_bilinear""",
     "activations": """
         _softmax_backward_data log_softmax native_dropout_backward nn.functional.celu nn.functional.elu
         nn.functional.gelu nn.functional.glu nn.functional.hardshrink nn.functional.hardsigmoid
@@ -90,11 +97,6 @@ EXCEPT = {
     "index_reduce/amax": "scatter with a maximum",
     "index_reduce/amin": "scatter with a minimum",
     "index_reduce/prod": "scatter with a product",
-    "nn.functional.interpolate/area": "pooling",
-    "nn.functional.interpolate/bicubic": "resampling",
-    "nn.functional.interpolate/bilinear": "resampling",
-    "nn.functional.interpolate/linear": "resampling",
-    "nn.functional.interpolate/trilinear": "resampling",
     "norm/nuc": "singular values",
     "scatter_reduce/amax": "scatter with a maximum",
     "scatter_reduce/amin": "scatter with a minimum",

@@ -1,6 +1,6 @@
 //! The one error type of the crate: each variant says what was asked for, what was found, and what would be accepted.
 
-use crate::FormatError;
+use crate::{FormatError, IdxError};
 use std::path::PathBuf;
 
 /// Why a file could not be read or written, or a data set not split or cut into batches.
@@ -31,6 +31,24 @@ pub enum IoError {
         path: PathBuf,
         /// What is wrong with it.
         source: FormatError,
+    },
+
+    /// A file is not an IDX file of the kind asked for.
+    #[error("`{}`: {source}", .path.display())]
+    Idx {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: IdxError,
+    },
+
+    /// An image asked for by a number that there is none of.
+    #[error("there is no image {row}; there are {images}, counted from 0")]
+    NoSuchImage {
+        /// The number asked for.
+        row: usize,
+        /// How many images there are.
+        images: usize,
     },
 
     /// A text has fewer bytes than one window, or than one bigram.

@@ -38,4 +38,7 @@ pub use interp::{Data, Dense};
 pub use op::OpRule;
 pub use ops::Op;
 pub use shape::{Dim, DimSpec, DimVar, IntoShape, Shape, Type, dim, row_major};
-pub use tensor::{AttentionOptions, ConvOptions, CrossEntropyOptions, Divisor, Rhs, Tensor, concat, stack};
+pub use tensor::{
+    AttentionOptions, ConvOptions, CrossEntropyOptions, Divisor, Interpolation, Resize, Rhs, Tensor, concat,
+    stack,
+};

@@ -75,6 +75,7 @@ pub const EXCEPTIONS: &[Exception] = &[
     on("cpu", "torch.ops.aten._scaled_dot_product_flash_attention_for_cpu", 5e-6, 5e-5, SCORES),
     on("cpu", "addbmm", 1e-5, 1e-5, CANCELS),
     on("cpu", "linalg.multi_dot", 2e-4, 3e-4, CANCELS),
+    any("nn.functional.conv_transpose3d", Allows::Within(DType::F32, 5e-6, 3e-5), ORDER),
     any(
         "pow",
         Allows::Within(DType::F32, 1.3e-6, 2e-2),

@@ -6,7 +6,7 @@ use onestep_suite::{Interpreter, Runtime, report, runtimes, table, torch};
 use std::io::Write;
 
 /// How many samples pass at least; raised with every entry of the table.
-const PASSED: usize = 4896;
+const PASSED: usize = 5266;
 
 #[test]
 fn samples_of_pytorch() {
@@ -22,7 +22,7 @@ fn samples_of_pytorch() {
     }
     let page = table::page(&report::run(&Interpreter, &samples));
     let written = std::fs::read_to_string(table::path()).unwrap_or_default();
-    assert_eq!(page, written, "run cargo run -p onestep-suite --example torch_table");
+    assert!(page == written, "run cargo run -p onestep-suite --example torch_table");
 }
 
 /// Every output but the first as the interpreter gives it times 1.01: an error in gradients alone.

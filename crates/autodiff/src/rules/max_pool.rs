@@ -15,8 +15,11 @@ impl Gradient for MaxPool {
             let (lead, spatial) = of.split_at(of.len() - axes);
             t.reshape(Shape::fixed(&[lead.iter().product(), spatial.iter().product()]))
         };
-        let zeros = rows(wide(at.zeros(x)));
-        let sum = at.g.emit1(ScatterAddAlong { axis: 1 }, &[zeros, rows(index), rows(wide(dy))]);
+        let dy = rows(wide(dy));
+        let of = sizes(x);
+        let (lead, spatial) = of.split_at(of.len() - axes);
+        let zeros = at.g.full(dy.dtype(), [lead.iter().product::<usize>(), spatial.iter().product()], 0.0);
+        let sum = at.g.emit1(ScatterAddAlong { axis: 1 }, &[zeros, rows(index), dy]);
         Some(vec![Some(sum.reshape(x.shape()).cast(x.dtype()))])
     }
 }

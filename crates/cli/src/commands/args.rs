@@ -26,11 +26,13 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Train a model: a GPT on Shakespeare (the default), or a classifier of handwritten digits.
+    /// Train a model: a GPT on Shakespeare (the default) or another text, or a classifier of images.
     #[command(
         after_help = "Examples:\n  onestep train                          GPT, Shakespeare, about two minutes\n  \
                             onestep train digits                   97% of handwritten digits, in seconds\n  \
-                            onestep train gpt --steps 300 --out r  a short run, kept in the folder r\n\n\
+                            onestep train gpt --steps 300 --out r  a short run, kept in the folder r\n  \
+                            onestep train gpt --text book.txt      the same on a text of your own\n  \
+                            onestep train fashion --model cnn      a network of convolutions on photographs\n\n\
                             Ctrl-C ends the run after its current step, and keeps it; a second one exits at once, with \
                             code 130."
     )]
@@ -50,10 +52,21 @@ pub enum Command {
 /// What `train` can train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Model {
-    /// A byte-level GPT on 1.1 MB of Shakespeare.
+    /// A byte-level GPT on 1.1 MB of Shakespeare, or any text.
     Gpt,
-    /// A classifier with one hidden layer on 8×8 handwritten digits.
+    /// A classifier of 8×8 handwritten digits.
     Digits,
+    /// A classifier of Fashion-MNIST: 28×28 photographs of clothes, in IDX files.
+    Fashion,
+}
+
+/// The network of a classifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Network {
+    /// One hidden layer of 256 features.
+    Mlp,
+    /// Two convolutions, a maximum and a hidden layer.
+    Cnn,
 }
 
 /// Arguments of `train`.
@@ -62,13 +75,22 @@ pub struct TrainArgs {
     /// What to train.
     #[arg(value_enum, default_value = "gpt")]
     pub model: Model,
-    /// Training steps [default: gpt 1500, digits 1000]
+    /// Network of a classifier [default: mlp]
+    #[arg(long = "model", value_name = "NETWORK", value_enum)]
+    pub network: Option<Network>,
+    /// Folder with the four IDX files of Fashion-MNIST, plain or .gz [default: where Debian puts them]
+    #[arg(long, value_name = "FOLDER")]
+    pub data: Option<PathBuf>,
+    /// File with the text that the GPT learns, instead of Shakespeare
+    #[arg(long, value_name = "FILE")]
+    pub text: Option<PathBuf>,
+    /// Training steps [default: gpt 1500, digits 1000, fashion 6000]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub steps: Option<u64>,
-    /// Sequences (gpt) or images (digits) a step [default: gpt 8, digits 64]
+    /// Sequences or images a step [default: gpt 8, digits and fashion 64]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=65_536))]
     pub batch: Option<u64>,
-    /// Peak learning rate; it warms up and then falls along a cosine [default: gpt 2e-3, digits 5e-3]
+    /// Peak learning rate; it warms up and then falls along a cosine [default: gpt 2e-3, digits 5e-3, fashion 2e-3]
     #[arg(long, value_name = "RATE", allow_negative_numbers = true, value_parser = positive)]
     pub lr: Option<f64>,
     /// Seed of the first parameters, the batches and the sample

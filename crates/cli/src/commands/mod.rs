@@ -27,6 +27,9 @@ pub enum CommandError {
     /// Reading data failed.
     #[error(transparent)]
     Data(#[from] onestep::io::IoError),
+    /// Options that do not belong together, or lack something.
+    #[error("{0}")]
+    Usage(String),
     /// A file could not be read.
     #[error("cannot read {path}: {source}")]
     Read {

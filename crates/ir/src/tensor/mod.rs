@@ -19,12 +19,14 @@ mod norm_methods;
 mod order_methods;
 mod random_methods;
 mod reduce_methods;
+mod resize_methods;
 mod shape_methods;
 mod spatial_methods;
 mod statistics_methods;
 
 pub use loss_methods::CrossEntropyOptions;
 pub use nn_methods::AttentionOptions;
+pub use resize_methods::{Interpolation, Resize};
 pub use shape_methods::{concat, stack};
 pub use spatial_methods::{ConvOptions, Divisor};
 

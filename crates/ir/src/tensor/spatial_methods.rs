@@ -139,7 +139,8 @@ impl<'g> Tensor<'g> {
     #[track_caller]
     pub fn max_pool_with_indices(self, kernel: &[usize], window: Window) -> (Tensor<'g>, Tensor<'g>) {
         let out = self.g.emit(MaxPool { kernel: kernel.to_vec(), window }, &[self]);
-        (out[0], out[1])
+        // A mistake gives one poisoned handle.
+        (out[0], out.get(1).copied().unwrap_or(out[0]))
     }
 
     /// The sum of each window over the last axes, as many as `kernel` has sizes; padding counts as 0.

@@ -24,14 +24,11 @@ const GAPS: &[(&str, &str)] = &[
     ("Fourier transform", "fft. stft istft"),
     ("complex numbers", "cdouble cfloat chalf complex polar view_as_complex view_as_real imag"),
     (
-        "convolution or pooling",
-        "nn.functional.conv nn.functional.avg_pool nn.functional.adaptive nn.functional.max_pool \
-         nn.functional.max_unpool nn.functional.lp_pool nn.functional.interpolate/area max_pool2d",
+        "expressible by scatters, but it has no entry yet",
+        "nn.functional.max_unpool nn.functional.lp_pool max_pool2d",
     ),
-    (
-        "resampling between pixels",
-        "nn.functional.grid_sample grid_sampler nn.functional.interpolate nn.functional.upsample _upsample",
-    ),
+    ("resampling between pixels at places that are data", "nn.functional.grid_sample grid_sampler"),
+    ("resampling with a filter that grows with the step", "_upsample"),
     ("counting of values", "histc histogram mode"),
     (DATA_SHAPE, "argwhere masked_scatter masked_select nonzero unique item"),
     (

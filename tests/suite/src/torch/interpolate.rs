@@ -1,21 +1,35 @@
-//! Nearest-neighbour resampling: constant indices along each axis.
+//! Resampling: nearest, linear and cubic interpolation along the axes behind the channels, and averages over areas.
 
 use super::Entry;
-use super::call::{Built, Call, KEYWORD};
-use super::helpers::{chosen, one, sizes};
+use super::call::{Built, Call, KEYWORD, Trouble};
+use super::helpers::{one, sizes};
 use crate::samples::Value;
+use onestep_ir::{Interpolation, Resize};
 
 pub const TABLE: &[Entry] = &[
-    ("nn.functional.interpolate/nearest nn.functional.upsample_nearest", |c| nearest(c, 0.0)),
-    ("nn.functional.interpolate/nearest-exact", |c| nearest(c, 0.5)),
+    ("nn.functional.interpolate/nearest nn.functional.upsample_nearest", |c| {
+        resize(c, Interpolation::Nearest, false)
+    }),
+    ("nn.functional.interpolate/nearest-exact", |c| resize(c, Interpolation::NearestCell, false)),
+    (
+        "nn.functional.interpolate/linear nn.functional.interpolate/bilinear \
+         nn.functional.interpolate/trilinear",
+        |c| resize(c, Interpolation::Linear, false),
+    ),
+    ("nn.functional.upsample_bilinear", |c| resize(c, Interpolation::Linear, true)),
+    ("nn.functional.interpolate/bicubic", |c| resize(c, Interpolation::Cubic, false)),
+    ("nn.functional.interpolate/area", |c| {
+        let (out, _) = target(c)?;
+        one(c.x()?.adaptive_avg_pool(&out))
+    }),
 ];
 
-/// Each place reads the element at the same share of the axis; `middle` 0.5 compares the centres of the cells.
-fn nearest<'g>(c: &Call<'_, 'g>, middle: f64) -> Built<'g> {
-    let mut x = c.x()?;
+/// The sizes, and the distance of neighbouring results along each axis.
+fn target(c: &Call<'_, '_>) -> Result<(Vec<usize>, Vec<f64>), Trouble> {
     let again = c.flag(KEYWORD, "recompute_scale_factor", false)?;
-    for axis in 2..x.rank() {
-        let n = sizes(x)[axis];
+    let of = sizes(c.x()?);
+    let mut found = (vec![], vec![]);
+    for (axis, &n) in of[2..].iter().enumerate() {
         let (out, step) = match c.get(1, "size") {
             Value::None => {
                 let factor = c.number(2, "scale_factor")?;
@@ -24,12 +38,18 @@ fn nearest<'g>(c: &Call<'_, 'g>, middle: f64) -> Built<'g> {
             }
             _ => {
                 let given = c.ints(1, "size")?;
-                let out = given[(axis - 2).min(given.len() - 1)] as usize;
+                let out = given[axis.min(given.len() - 1)] as usize;
                 (out, n as f64 / out as f64)
             }
         };
-        let at = |i: usize| (((i as f64 + middle) * step) as usize).min(n - 1);
-        x = chosen(x, axis, &(0..out).map(at).collect::<Vec<_>>());
+        found.0.push(out);
+        found.1.push(step);
     }
-    one(x)
+    Ok(found)
+}
+
+fn resize<'g>(c: &Call<'_, 'g>, kind: Interpolation, corners: bool) -> Built<'g> {
+    let (out, steps) = target(c)?;
+    let align_corners = c.flag(KEYWORD, "align_corners", corners)?;
+    one(c.x()?.resize(&out, Resize { kind, align_corners, steps: Some(&steps) }))
 }

@@ -146,19 +146,9 @@ pub const TABLE: &[Entry] = &[
         }
         one(x.gather(0, indices(x, &[rows.len(), r], &rows.concat())))
     }),
-    ("nn.functional.pixel_shuffle", |c| {
-        let (x, r) = (c.x()?, c.int(1, "upscale_factor")? as usize);
-        let of = sizes(x);
-        let (n, ch, h, w) = (of[0], of[1] / (r * r), of[2], of[3]);
-        let y = x.reshape([n, ch, r, r, h, w]).transpose(&[0, 1, 4, 2, 5, 3]);
-        one(y.reshape([n, ch, h * r, w * r]))
-    }),
+    ("nn.functional.pixel_shuffle", |c| one(c.x()?.pixel_shuffle(c.int(1, "upscale_factor")? as usize))),
     ("nn.functional.pixel_unshuffle", |c| {
-        let (x, r) = (c.x()?, c.int(1, "downscale_factor")? as usize);
-        let of = sizes(x);
-        let (n, ch, h, w) = (of[0], of[1], of[2] / r, of[3] / r);
-        let y = x.reshape([n, ch, h, r, w, r]).transpose(&[0, 1, 3, 5, 2, 4]);
-        one(y.reshape([n, ch * r * r, h, w]))
+        one(c.x()?.pixel_unshuffle(c.int(1, "downscale_factor")? as usize))
     }),
     ("nn.functional.channel_shuffle", |c| {
         let (x, groups) = (c.x()?, c.int(1, "groups")? as usize);

@@ -9,6 +9,7 @@ mod attention;
 mod binary;
 mod call;
 mod constants;
+mod convolutions;
 mod gaps;
 mod helpers;
 mod indexing;
@@ -47,6 +48,7 @@ fn table() -> &'static BTreeMap<&'static str, Build> {
             attention::TABLE,
             binary::TABLE,
             constants::TABLE,
+            convolutions::TABLE,
             indexing::TABLE,
             interpolate::TABLE,
             layout::TABLE,

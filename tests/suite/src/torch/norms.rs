@@ -29,9 +29,9 @@ pub const TABLE: &[Entry] = &[
         one(y.reshape(c.x()?.shape()))
     }),
     ("nn.functional.group_norm", |c| {
-        let groups = c.int(1, "num_groups")? as usize;
-        let eps = c.number_or(4, "eps", 1e-5)?;
-        group_norm(c, groups, c.maybe(2, "weight")?, c.maybe(3, "bias")?, eps).map(|y| vec![y[0]])
+        let (x, groups) = (c.x()?, c.int(1, "num_groups")? as usize);
+        let (weight, bias) = (per_channel(c, 2, "weight", 1.0)?, per_channel(c, 3, "bias", 0.0)?);
+        one(x.group_norm(groups, weight, bias, c.number_or(4, "eps", 1e-5)?))
     }),
     ("native_group_norm", |c| {
         let groups = c.int(6, "group")? as usize;
@@ -61,12 +61,9 @@ pub const TABLE: &[Entry] = &[
         batch_norm(c, [weight, bias, mean, var], c.flag(5, "training", false)?, c.number(7, "eps")?)
     }),
     ("nn.functional.local_response_norm", |c| {
-        let (x, size) = (c.x()?, c.int(1, "size")? as usize);
-        let n = sizes(x)[1];
-        let around = x.square().pad(1, size / 2, (size - 1) / 2, 0.0);
-        let total = (0..size).map(|i| around.slice(1, i, i + n)).reduce(|a, b| a + b).unwrap_or(x);
-        let scale = total * (c.number_or(2, "alpha", 1e-4)? / size as f64) + c.number_or(4, "k", 1.0)?;
-        one(x / scale.pow(c.number_or(3, "beta", 0.75)?))
+        let (size, alpha, beta) =
+            (c.int(1, "size")?, c.number_or(2, "alpha", 1e-4)?, c.number_or(3, "beta", 0.75)?);
+        one(c.x()?.local_response_norm(size as usize, alpha, beta, c.number_or(4, "k", 1.0)?))
     }),
     ("nn.functional.normalize", |c| {
         let x = c.x()?;
@@ -106,6 +103,12 @@ fn flat<'g>(c: &Call<'_, 'g>, at: usize, name: &str, default: f64, n: usize) -> 
         Some(t) => t.flatten(),
         None => c.g.full(c.x()?.dtype(), [n], default),
     })
+}
+
+/// A number for each channel, the second axis; a constant where none is given.
+fn per_channel<'g>(c: &Call<'_, 'g>, at: usize, name: &str, default: f64) -> Result<Tensor<'g>, Trouble> {
+    let x = c.x()?;
+    Ok(c.maybe(at, name)?.unwrap_or_else(|| c.g.full(x.dtype(), [sizes(x)[1]], default)))
 }
 
 /// Mean and 1/√(variance + eps) over axes, which stay with size 1.

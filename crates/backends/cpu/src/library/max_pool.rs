@@ -9,6 +9,7 @@ use onestep_ir::DType;
 use onestep_ir::ops::MaxPool as Op;
 use onestep_passes::schedule::{BufferId, View};
 use std::marker::PhantomData;
+use std::ops::Range;
 
 struct MaxPool<T> {
     planes: usize,
@@ -18,6 +19,11 @@ struct MaxPool<T> {
     stride: [usize; 3],
     low: [usize; 3],
     dilation: [usize; 3],
+    /// Along the last axis, the first element of each window that exists.
+    first: Vec<usize>,
+    /// Along the last axis, for each element of the kernel: the windows in which it exists, and what the first of them
+    /// reads.
+    met: Vec<(Range<usize>, usize)>,
     x: View,
     values: BufferId,
     places: BufferId,
@@ -37,14 +43,35 @@ pub(super) fn compile(
     }
 }
 
+/// A type of element.
+trait Element: Copy + PartialOrd + Send + Sync + 'static {
+    /// `a` or else `b`, by their bits.
+    fn choose(first: bool, a: Self, b: Self) -> Self;
+}
+
+macro_rules! element {
+    ($t:ident, $bits:ident) => {
+        impl Element for $t {
+            #[inline(always)]
+            fn choose(first: bool, a: $t, b: $t) -> $t {
+                let mask = $bits::from(first).wrapping_neg();
+                $t::from_bits((a.to_bits() & mask) | (b.to_bits() & !mask))
+            }
+        }
+    };
+}
+
+element!(f32, u32);
+element!(f64, u64);
+
 /// Whether `x` takes the place of `best`, which stands before it. Only a NaN differs from itself.
 #[inline(always)]
 #[allow(clippy::eq_op)]
-fn beats<T: Copy + PartialOrd>(x: T, best: T) -> bool {
+fn beats<T: Element>(x: T, best: T) -> bool {
     (x > best) | ((x != x) & (best == best))
 }
 
-impl<T: Copy + PartialOrd + Send + Sync + 'static> MaxPool<T> {
+impl<T: Element> MaxPool<T> {
     fn new(op: &Op, x: View, [values, places]: [BufferId; 2]) -> MaxPool<T> {
         let lead = x.shape.len() - op.kernel.len();
         let three = |sizes: &[usize], missing: usize| {
@@ -53,7 +80,20 @@ impl<T: Copy + PartialOrd + Send + Sync + 'static> MaxPool<T> {
             all
         };
         let out = op.window.out_sizes(&x.shape[lead..], &op.kernel).unwrap_or_default();
+        let (axis, n) = (op.kernel.len() - 1, x.shape.last().copied().unwrap_or(1));
+        let last = out.last().copied().unwrap_or(0);
+        let first = (0..last).map(|o| op.first(axis, o, n).unwrap_or(0)).collect();
+        let met = |k: usize| {
+            let (stride, low) = (op.window.stride[axis], op.window.low[axis]);
+            let shift = k * op.window.dilation[axis];
+            let first = low.saturating_sub(shift).div_ceil(stride).min(last);
+            let end = (n + low).saturating_sub(shift).div_ceil(stride).clamp(first, last);
+            (first..end, (first * stride + shift).saturating_sub(low))
+        };
+        let met = (0..op.kernel[axis]).map(met).filter(|(windows, _)| !windows.is_empty()).collect();
         MaxPool {
+            first,
+            met,
             planes: x.shape[..lead].iter().product(),
             input: three(&x.shape[lead..], 1),
             kernel: three(&op.kernel, 1),
@@ -74,7 +114,7 @@ impl<T: Copy + PartialOrd + Send + Sync + 'static> MaxPool<T> {
         (CHUNK_BYTES / (plane * size_of::<T>()).max(1)).max(1)
     }
 
-    /// The elements `k` of the windows at `o` along an axis that exist.
+    /// The elements of the windows at `o` along an axis that exist.
     fn elements(&self, axis: usize, o: usize) -> impl Iterator<Item = usize> + use<T> {
         let (start, low, n) = (o * self.stride[axis], self.low[axis], self.input[axis]);
         let dilation = self.dilation[axis];
@@ -88,40 +128,88 @@ impl<T: Copy + PartialOrd + Send + Sync + 'static> MaxPool<T> {
         for (row, (values, places)) in
             values.chunks_exact_mut(ow).zip(places.chunks_exact_mut(ow)).enumerate()
         {
-            places.fill(-1);
+            let mut first = true;
             for z in self.elements(0, row / oh) {
                 for y in self.elements(1, row % oh) {
                     let base = (z * height + y) * width;
-                    self.row(&x[base..][..width], base as i32, values, places);
+                    if first {
+                        // Every window begins with its first element that exists.
+                        for ((value, place), &at) in values.iter_mut().zip(&mut *places).zip(&self.first) {
+                            (*value, *place) = (x[base + at], (base + at) as i32);
+                        }
+                        first = false;
+                    }
+                    let x = &x[base..][..width];
+                    for (windows, from) in &self.met {
+                        let (values, places) = (&mut values[windows.clone()], &mut places[windows.clone()]);
+                        self.compare(&x[*from..], (base + from) as i32, values, places);
+                    }
                 }
             }
         }
     }
 
-    /// Compares a row of the input with a row of places.
+    /// Compares an element of each window of a row with the best so far: every `stride`-th of `x`, which are at `at` and
+    /// so on.
     #[inline(always)]
-    fn row(&self, x: &[T], base: i32, values: &mut [T], places: &mut [i32]) {
-        let (stride, low) = (self.stride[2], self.low[2]);
-        for k in 0..self.kernel[2] {
-            let shift = k * self.dilation[2];
-            let first = low.saturating_sub(shift).div_ceil(stride).min(values.len());
-            let end = (x.len() + low).saturating_sub(shift).div_ceil(stride).clamp(first, values.len());
-            if first == end {
-                continue;
-            }
-            let from = first * stride + shift - low;
-            let (values, places) = (&mut values[first..end], &mut places[first..end]);
-            for (i, (best, place)) in values.iter_mut().zip(places).enumerate() {
-                let at = from + i * stride;
-                let wins = (*place < 0) | beats(x[at], *best);
-                *best = if wins { x[at] } else { *best };
-                *place = if wins { base + at as i32 } else { *place };
+    fn compare(&self, x: &[T], at: i32, values: &mut [T], places: &mut [i32]) {
+        let stride = self.stride[2];
+        match stride {
+            1 => step::<T, 1>(x, at, values, places),
+            2 => step::<T, 2>(x, at, values, places),
+            3 => step::<T, 3>(x, at, values, places),
+            _ => {
+                for (i, (best, place)) in values.iter_mut().zip(places).enumerate() {
+                    if beats(x[i * stride], *best) {
+                        (*best, *place) = (x[i * stride], at + (i * stride) as i32);
+                    }
+                }
             }
         }
     }
 }
 
-impl<T: Copy + PartialOrd + Send + Sync + 'static> Work for MaxPool<T> {
+/// Elements that are compared side by side.
+const LANES: usize = 4;
+
+/// Compares the windows `i .. i + L` with every `S`-th element.
+#[inline(always)]
+fn block<T: Element, const S: usize, const L: usize>(
+    x: &[T],
+    at: i32,
+    values: &mut [T],
+    places: &mut [i32],
+    i: usize,
+) {
+    let x = &x[i * S..][..(L - 1) * S + 1];
+    let (values, places) = (&mut values[i..][..L], &mut places[i..][..L]);
+    for j in 0..L {
+        let wins = beats(x[j * S], values[j]);
+        let mask = i32::from(wins).wrapping_neg();
+        values[j] = T::choose(wins, x[j * S], values[j]);
+        places[j] = ((at + ((i + j) * S) as i32) & mask) | (places[j] & !mask);
+    }
+}
+
+/// Compares every `S`-th element, without branches: they would be mispredicted for every other one. The last block may
+/// overlap the one before it, as comparing an element twice changes nothing. A function of its own, so that its operands
+/// are known not to overlap.
+#[inline(never)]
+fn step<T: Element, const S: usize>(x: &[T], at: i32, values: &mut [T], places: &mut [i32]) {
+    let n = values.len();
+    if n < LANES {
+        (0..n).for_each(|i| block::<T, S, 1>(x, at, values, places, i));
+        return;
+    }
+    for i in (0..=n - LANES).step_by(LANES) {
+        block::<T, S, LANES>(x, at, values, places, i);
+    }
+    if !n.is_multiple_of(LANES) {
+        block::<T, S, LANES>(x, at, values, places, n - LANES);
+    }
+}
+
+impl<T: Element> Work for MaxPool<T> {
     fn label(&self) -> String {
         let [_, h, w] = self.input;
         let [_, kh, kw] = self.kernel;

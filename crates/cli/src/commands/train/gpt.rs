@@ -1,4 +1,4 @@
-//! A byte-level GPT on Shakespeare.
+//! A byte-level GPT on Shakespeare, or on a text of the caller's.
 
 use super::super::CommandError;
 use super::super::args::TrainArgs;
@@ -33,6 +33,26 @@ pub struct Text {
     baseline: f64,
     evaluation: Program,
     writer: Program,
+    /// Where the text is from.
+    source: String,
+}
+
+/// The text: the file's, or Shakespeare.
+fn text(args: &TrainArgs, context: usize) -> Result<(&'static [u8], String), CommandError> {
+    let Some(path) = &args.text else {
+        return Ok((shakespeare(), "nine plays of Shakespeare".to_string()));
+    };
+    let read = std::fs::read(path);
+    let text = read.map_err(|source| CommandError::Read { path: path.clone(), source })?;
+    // The last tenth must hold a batch of windows to validate on.
+    let needed = 10 * (EVAL_BATCH * context + 1);
+    if text.len() < needed {
+        let what = format!("{} has {} bytes; give a text of {needed} at least", path.display(), text.len());
+        return Err(CommandError::Usage(what));
+    }
+    let source = format!("{} ({:.2} MB)", path.display(), text.len() as f64 / 1e6);
+    // Read once and kept for the whole run, like the embedded text.
+    Ok((Vec::leak(text), source))
 }
 
 impl Text {
@@ -40,7 +60,8 @@ impl Text {
     pub fn new(args: &TrainArgs, steps: u64, device: &Device) -> Result<(CompiledStep, Text), CommandError> {
         let shape = GptShape::default();
         let batch = args.batch.unwrap_or(BATCH) as usize;
-        let Split { train, val } = split(shakespeare(), 0.1)?;
+        let (text, source) = text(args, shape.context)?;
+        let Split { train, val } = split(text, 0.1)?;
         let rule = AdamW::new(args.lr.unwrap_or(LEARNING_RATE)).betas(0.9, 0.99).weight_decay(0.1);
         let step = TrainingStep::new(gpt_graph(&shape, GptInit::Gpt2, batch)?)
             .optimizer(rule)
@@ -56,6 +77,7 @@ impl Text {
             baseline: BigramModel::fit(train).nats_per_byte(val)?,
             evaluation: compile(&gpt_graph(&shape, GptInit::Gpt2, EVAL_BATCH)?, device)?,
             writer: compile(&gpt_writer(&shape)?, device)?,
+            source,
         };
         Ok((step, task))
     }
@@ -66,7 +88,10 @@ impl Task for Text {
         "gpt"
     }
     fn title(&self) -> String {
-        "A byte-level GPT learns Shakespeare".to_string()
+        match self.source.starts_with("nine plays") {
+            true => "A byte-level GPT learns Shakespeare".to_string(),
+            false => "A byte-level GPT learns a text".to_string(),
+        }
     }
     fn unit(&self) -> &'static str {
         "tokens"
@@ -87,7 +112,7 @@ impl Task for Text {
             ("model".into(), format!("GPT, {layers} layers, {heads} heads, width {width}")),
             ("parameters".into(), count(parameters as u64)),
             ("batch".into(), format!("{} × {context} bytes", self.batch)),
-            ("data".into(), "nine plays of Shakespeare, the last tenth held out".into()),
+            ("data".into(), format!("{}, the last tenth held out", self.source)),
         ]
     }
 

@@ -3,10 +3,10 @@
 //! What differs between the models is a [`Task`]; the loop around it is one: feed, step, record, save, evaluate. Ctrl-C
 //! ends it after the current step, and everything is kept as at its end, with a quick evaluation and no sample.
 
-mod digits;
 mod gpt;
+mod images;
 
-use super::args::{Model, TrainArgs};
+use super::args::{Model, Network, TrainArgs};
 use super::bench::peak_rss;
 use super::facts::{self, plan_view};
 use super::{CommandError, device, quantile};
@@ -73,17 +73,33 @@ struct Plan {
 /// Runs the command.
 pub fn train(args: &TrainArgs) -> Result<(), CommandError> {
     let device = device(&args.machine)?;
+    check(args)?;
     match args.model {
         Model::Gpt => {
             let steps = args.steps.unwrap_or(gpt::STEPS);
             let (step, task) = gpt::Text::new(args, steps, &device)?;
             run(args, &device, step, task, &Plan { steps, eval_every: 250, seed: args.seed })
         }
-        Model::Digits => {
-            let steps = args.steps.unwrap_or(digits::STEPS);
-            let (step, task) = digits::Images::new(args, steps, &device)?;
-            run(args, &device, step, task, &Plan { steps, eval_every: 200, seed: args.seed })
+        Model::Digits | Model::Fashion => {
+            let set = images::Set::of(args.model);
+            let steps = args.steps.unwrap_or(set.steps);
+            let (step, task) = images::Images::new(args, set, steps, &device)?;
+            run(args, &device, step, task, &Plan { steps, eval_every: set.eval_every, seed: args.seed })
         }
+    }
+}
+
+/// Refuses an option that the model does not have.
+fn check(args: &TrainArgs) -> Result<(), CommandError> {
+    let gpt = args.model == Model::Gpt;
+    let wrong = [
+        ("--model", gpt && args.network.is_some(), "digits and fashion"),
+        ("--data", args.model != Model::Fashion && args.data.is_some(), "fashion"),
+        ("--text", !gpt && args.text.is_some(), "gpt"),
+    ];
+    match wrong.iter().find(|(_, wrong, _)| *wrong) {
+        Some((option, _, owner)) => Err(CommandError::Usage(format!("{option} belongs to `train {owner}`"))),
+        None => Ok(()),
     }
 }
 
@@ -278,8 +294,20 @@ fn command(args: &TrainArgs, plan: &Plan) -> String {
     let name = match args.model {
         Model::Gpt => "gpt",
         Model::Digits => "digits",
+        Model::Fashion => "fashion",
     };
     let mut text = format!("onestep train {name} --steps {} --seed {}", plan.steps, plan.seed);
+    if let Some(network) = args.network {
+        text += match network {
+            Network::Mlp => " --model mlp",
+            Network::Cnn => " --model cnn",
+        };
+    }
+    for (option, path) in [("--data", &args.data), ("--text", &args.text)] {
+        if let Some(path) = path {
+            text += &format!(" {option} {}", path.display());
+        }
+    }
     if let Some(b) = args.batch {
         text += &format!(" --batch {b}");
     }

@@ -1,0 +1,194 @@
+//! A classifier of images: 8×8 handwritten digits, or Fashion-MNIST.
+
+use super::super::CommandError;
+use super::super::args::{Model, Network, TrainArgs};
+use super::super::models::{cnn_graph, mlp_graph};
+use super::{Task, schedule};
+use crate::records::EvalRecord;
+use onestep::io::{IoError, LabelledImages, SplitMix64, digits, idx_folder};
+use onestep::prelude::*;
+use std::path::PathBuf;
+
+const BATCH: u64 = 64;
+const HIDDEN: usize = 256;
+/// Classes of either data set.
+const CLASSES: usize = 10;
+/// Images of an evaluation batch.
+const EVAL_BATCH: usize = 500;
+/// Where Debian's `dataset-fashion-mnist` installs its files.
+const FASHION: &str = "/usr/share/datasets/fashion-mnist";
+
+/// What differs between the data sets.
+#[derive(Clone, Copy, Debug)]
+pub struct Set {
+    model: Model,
+    name: &'static str,
+    title: &'static str,
+    /// Training steps unless told otherwise.
+    pub steps: u64,
+    /// Steps between evaluations.
+    pub eval_every: u64,
+    learning_rate: f64,
+}
+
+impl Set {
+    /// That of a model.
+    pub fn of(model: Model) -> Set {
+        match model {
+            Model::Fashion => Set {
+                model,
+                name: "fashion",
+                title: "A network learns to tell clothes apart",
+                steps: 6000,
+                eval_every: 1000,
+                learning_rate: 2e-3,
+            },
+            _ => Set {
+                model,
+                name: "digits",
+                title: "A small network learns handwritten digits",
+                steps: 1000,
+                eval_every: 200,
+                learning_rate: 5e-3,
+            },
+        }
+    }
+
+    /// Images to train on and images to test on.
+    fn read(&self, args: &TrainArgs) -> Result<[LabelledImages; 2], CommandError> {
+        if self.model != Model::Fashion {
+            let split = digits::digits()?.split()?;
+            return Ok([split.train.into(), split.test.into()]);
+        }
+        let folder = args.data.clone().unwrap_or_else(|| PathBuf::from(FASHION));
+        let [train, test] = idx_folder(&folder).map_err(|e| match e {
+            IoError::Unreadable { .. } if args.data.is_none() => CommandError::Usage(format!(
+                "{e}; install Debian's dataset-fashion-mnist, or name a folder with its four files by --data"
+            )),
+            e => e.into(),
+        })?;
+        let wrong = |what: &str| Err(CommandError::Usage(format!("{}: {what}", folder.display())));
+        let square = |set: &LabelledImages| set.height == set.width && set.height >= 6;
+        if train.is_empty() || test.is_empty() {
+            return wrong("there are no images");
+        }
+        if train.height != test.height || ![&train, &test].into_iter().all(square) {
+            return wrong("the images are not all squares of one size, 6×6 at least");
+        }
+        let classes = 0..CLASSES as i32;
+        if !train.labels.iter().chain(&test.labels).all(|label| classes.contains(label)) {
+            return wrong("a label is not one of ten classes, 0 to 9");
+        }
+        Ok([train, test])
+    }
+}
+
+/// The task.
+pub struct Images {
+    set: Set,
+    network: Network,
+    train: LabelledImages,
+    test: LabelledImages,
+    batch: usize,
+    rng: SplitMix64,
+    /// The rows of the current pass over the data, in random order, and how many are used.
+    order: Vec<usize>,
+    used: usize,
+    evaluation: Program,
+}
+
+impl Images {
+    /// The compiled step and the task.
+    pub fn new(
+        args: &TrainArgs,
+        set: Set,
+        steps: u64,
+        device: &Device,
+    ) -> Result<(CompiledStep, Images), CommandError> {
+        let [train, test] = set.read(args)?;
+        let batch = (args.batch.unwrap_or(BATCH) as usize).min(train.len());
+        let (network, most) = (args.network.unwrap_or(Network::Mlp), batch.max(EVAL_BATCH));
+        let graph = match network {
+            Network::Mlp => mlp_graph(train.pixels(), HIDDEN, CLASSES, most)?,
+            Network::Cnn => cnn_graph(train.height, most)?,
+        };
+        let step = TrainingStep::new(graph.clone())
+            .optimizer(AdamW::new(args.lr.unwrap_or(set.learning_rate)).weight_decay(0.01))
+            .clip_global_norm(1.0)
+            .schedule(schedule(steps))
+            .compile(device)?;
+        let task = Images {
+            set,
+            network,
+            order: (0..train.len()).collect(),
+            used: train.len(),
+            train,
+            test,
+            batch,
+            rng: SplitMix64::new(args.seed),
+            evaluation: compile(&graph, device)?,
+        };
+        Ok((step, task))
+    }
+}
+
+fn arrays(d: &LabelledImages) -> Result<[Array; 2], CommandError> {
+    Ok([Array::new(&[d.len(), d.pixels()], &d.images)?, Array::new(&[d.len()], &d.labels)?])
+}
+
+impl Task for Images {
+    fn name(&self) -> &'static str {
+        self.set.name
+    }
+    fn title(&self) -> String {
+        self.set.title.to_string()
+    }
+    fn unit(&self) -> &'static str {
+        "images"
+    }
+    fn items(&self) -> usize {
+        self.batch
+    }
+    fn lines(&self) -> Vec<(String, String)> {
+        let model = match self.network {
+            Network::Mlp => format!("{}-{HIDDEN}-{CLASSES}, ReLU", self.train.pixels()),
+            Network::Cnn => "convolutions to 32 and 64 channels, 2×2 maximum, 128, 10".to_string(),
+        };
+        vec![
+            ("model".into(), model),
+            ("batch".into(), format!("{} images", self.batch)),
+            ("data".into(), format!("{} images to learn, {} held out", self.train.len(), self.test.len())),
+        ]
+    }
+
+    /// The next images of a random order; a new order when the rest does not fill a batch.
+    fn next(&mut self) -> Result<[Array; 2], CommandError> {
+        if self.used + self.batch > self.order.len() {
+            self.rng.shuffle(&mut self.order);
+            self.used = 0;
+        }
+        let rows = &self.order[self.used..self.used + self.batch];
+        self.used += self.batch;
+        arrays(&self.train.select(rows.iter().copied())?)
+    }
+
+    fn evaluate(&mut self, state: &mut State, _: bool) -> Result<EvalRecord, CommandError> {
+        let (mut loss, mut right, n) = (0.0, 0.0, self.test.len());
+        for start in (0..n).step_by(EVAL_BATCH) {
+            let part = self.test.select(start..n.min(start + EVAL_BATCH))?;
+            let out = self.evaluation.run(state, &arrays(&part)?)?;
+            loss += out.loss()? * part.len() as f64;
+            right += out.scalar("accuracy")? * part.len() as f64;
+        }
+        let of = |sum: f64| Some(sum / n as f64);
+        Ok(EvalRecord { step: 0, val_loss: of(loss), test_accuracy: of(right) })
+    }
+
+    fn baseline(&self) -> Option<(String, f64)> {
+        None
+    }
+
+    fn sample(&mut self, _: &mut State) -> Result<Option<String>, CommandError> {
+        Ok(None)
+    }
+}
