@@ -99,7 +99,7 @@ pub struct TrainArgs {
     /// Where to compute.
     #[command(flatten)]
     pub machine: MachineArgs,
-    /// Folder to keep the run in; it must not hold one already [default: runs/<model>-<time>]
+    /// Folder to keep the run in; it must not hold one already [default: runs/MODEL-TIME]
     #[arg(long, value_name = "FOLDER")]
     pub out: Option<PathBuf>,
     /// Print nothing but one JSON object with the run's figures, as the last line of standard output

@@ -1,10 +1,10 @@
 //! Pass `fuse`: from a graph of primitives and accepted library ops to a schedule of kernels.
 //!
-//! 1. [`analysis`]: the kind of each node, and which values must have a buffer.
-//! 2. [`cluster`]: maps and reductions are grouped; each group becomes one loop kernel. [`union`] makes one group of two.
-//! 3. [`emit`]: each group is written as a loop kernel. When an index turns out not to be affine, the value in question is
+//! 1. `analysis`: the kind of each node, and which values must have a buffer.
+//! 2. `cluster`: maps and reductions are grouped; each group becomes one loop kernel. `union` makes one group of two.
+//! 3. `emit`: each group is written as a loop kernel. When an index turns out not to be affine, the value in question is
 //!    given a buffer, and fusion starts over.
-//! 4. Matmuls take a loop kernel as their epilogue where the target allows it; and the kernels get an order: [`order`].
+//! 4. Matmuls take a loop kernel as their epilogue where the target allows it; and the kernels get an order: `order`.
 //!
 //! [`unfused`] skips the grouping: every node is a kernel of its own. Tests hold the two equal, bit for bit.
 

@@ -1,6 +1,6 @@
 //! `onestep train`: a training run, from the data to the report.
 //!
-//! What differs between the models is a [`Task`]; the loop around it is one: feed, step, record, save, evaluate. Ctrl-C
+//! What differs between the models is a `Task`; the loop around it is one: feed, step, record, save, evaluate. Ctrl-C
 //! ends it after the current step, and everything is kept as at its end, with a quick evaluation and no sample.
 
 mod gpt;
