@@ -1,4 +1,4 @@
-"""One work in PyTorch eager: prints a JSON line with the median step in ms.  python torch_peer.py mlp|gpt-mini THREADS SECONDS"""
+"""One work in PyTorch eager: prints a JSON line with the median step in ms.  python torch_peer.py mlp|cnn|gpt-mini THREADS SECONDS"""
 import json, statistics, sys, time
 import torch
 import torch.nn as nn
@@ -40,6 +40,11 @@ if work == "mlp":
     model = nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
     x, y = torch.rand(128, 784), torch.randint(0, 10, (128,))
+elif work == "cnn":
+    model = nn.Sequential(nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+                          nn.Linear(9216, 128), nn.ReLU(), nn.Linear(128, 10))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=True)
+    x, y = torch.rand(64, 1, 28, 28), torch.randint(0, 10, (64,))
 else:
     model = Gpt()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.01, fused=True)
