@@ -324,7 +324,9 @@ impl Bound {
         self.feed(&feeds)?;
         let inner = &self.executable.inner;
         let (pool, scratch) = (inner.device.pool(), self.scratch.pointer());
-        self.times.fill(0);
+        if timed {
+            self.times.fill(0);
+        }
         // SAFETY: every address is of a live buffer of the size that the schedule says: arena, inputs and constants are owned
         // by `self`; state tensors are alive and of the checked types, because the stamp is the state's own, and the
         // state is borrowed exclusively. The plan's check proved that no kernel overwrites what it still reads. The scratch

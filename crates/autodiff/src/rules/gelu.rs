@@ -9,7 +9,7 @@ impl Gradient for Gelu {
     fn pull<'g>(&self, at: &At<'_, 'g>) -> Option<Cotangents<'g>> {
         let (x, dy) = (wide(at.x()), wide(at.dy()));
         let slope = if self.tanh {
-            let (k, c) = (FRAC_2_SQRT_PI * FRAC_1_SQRT_2, 0.044715);
+            let (k, c) = (Gelu::SQRT_2_OVER_PI, Gelu::CUBIC);
             let t = ((x + x * c * x * x) * k).tanh();
             (t + 1.0 + x * (1.0 - t * t) * (x * x * (3.0 * c) + 1.0) * k) * 0.5
         } else {

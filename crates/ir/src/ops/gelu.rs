@@ -5,17 +5,19 @@ use crate::op::{OpRule, OpTable, Range, Sample, arity, want_float};
 use crate::{DType, Dense, GraphBuilder, Mistake, Tensor, Type};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
-/// √(2/π), of the tanh form.
-const SQRT_2_OVER_PI: f64 = FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
-/// The cubic coefficient of the tanh form.
-const CUBIC: f64 = 0.044715;
-
 /// `x/2 · (1 + erf(x/√2))`, or `x/2 · (1 + tanh(√(2/π) · (x + 0.044715·x³)))` when `tanh`, of each element of a float
 /// tensor; computed in `f32` at least.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Gelu {
     /// Whether to use the tanh form.
     pub tanh: bool,
+}
+
+impl Gelu {
+    /// √(2/π), of the tanh form.
+    pub const SQRT_2_OVER_PI: f64 = FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
+    /// The cubic coefficient of the tanh form.
+    pub const CUBIC: f64 = 0.044715;
 }
 
 impl OpRule for Gelu {
@@ -33,7 +35,7 @@ impl OpRule for Gelu {
     fn reference(&self, inputs: &[&Dense], _: &[Type]) -> Result<Vec<Dense>, Mistake> {
         Ok(vec![inputs[0].map_reals(|x| {
             let squashed = if self.tanh {
-                libm::tanh(SQRT_2_OVER_PI * (x + CUBIC * x * x * x))
+                libm::tanh(Gelu::SQRT_2_OVER_PI * (x + Gelu::CUBIC * x * x * x))
             } else {
                 libm::erf(x * FRAC_1_SQRT_2)
             };
@@ -44,7 +46,7 @@ impl OpRule for Gelu {
         let [operand] = operands.try_into().ok()?;
         let x = operand.cast(operand.dtype().accumulator());
         let squashed = if self.tanh {
-            ((x + x * CUBIC * x * x) * SQRT_2_OVER_PI).tanh()
+            ((x + x * Gelu::CUBIC * x * x) * Gelu::SQRT_2_OVER_PI).tanh()
         } else {
             (x * FRAC_1_SQRT_2).erf()
         };
