@@ -10,8 +10,9 @@
 
 use crate::AutodiffError;
 use crate::rules::{At, Rule, rule};
+use onestep_ir::ops::Barrier;
 use onestep_ir::rewrite::splice;
-use onestep_ir::{Def, Graph, GraphBuilder, GraphError, Loc, Node, NodeId, Op, Tensor, Type, ValueId};
+use onestep_ir::{Def, Graph, GraphBuilder, GraphError, Loc, NodeId, Op, Tensor, Type, ValueId};
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 
@@ -190,8 +191,18 @@ fn pull<'g>(
         Rule::Decomposition => through_decomposition(&at, step),
         Rule::Inline => {
             let graph = before.get_or_init(|| g.with_graph(Graph::clone));
-            let parts = inlined(g, graph, graph.node(step.node), &operands);
-            through(&at, step, parts.unwrap_or_default())
+            let node = graph.node(step.node);
+            let (Op::Call(call), Some(region)) = (&node.op, node.regions.first()) else {
+                return Ok(vec![None; operands.len()]);
+            };
+            // The region once more: what it computes is the same as in the forward pass, and is merged with that, unless
+            // it begins behind barriers.
+            let begin: Vec<Tensor<'g>> = match call.checkpoint {
+                true => operands.iter().map(|x| g.emit1(Barrier, &[*x])).collect(),
+                false => operands.clone(),
+            };
+            let parts = splice(g, graph, region, &begin, &mut |_, _, _| None);
+            through(&at, step, parts)
         }
         Rule::Ends(_) => Ok(vec![None; operands.len()]),
     }
@@ -230,17 +241,6 @@ fn through<'g>(
         back[i] = c;
     }
     Ok(back)
-}
-
-/// The results of a call by the nodes of its region, and of the regions in it.
-fn inlined<'g>(
-    g: &'g GraphBuilder,
-    graph: &Graph,
-    node: &Node,
-    operands: &[Tensor<'g>],
-) -> Option<Vec<Tensor<'g>>> {
-    let (Op::Call(_), Some(region)) = (&node.op, node.regions.first()) else { return None };
-    Some(splice(g, graph, region, operands, &mut |g, node, operands| inlined(g, graph, node, operands)))
 }
 
 /// The name of the first wanted value that a node depends on.

@@ -30,9 +30,11 @@
 
 mod backward;
 mod error;
+mod recompute;
 mod rules;
 
 pub use error::AutodiffError;
+pub use recompute::segmented;
 pub use rules::without_gradient;
 
 use onestep_ir::{GraphBuilder, Tensor};

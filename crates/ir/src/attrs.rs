@@ -149,6 +149,11 @@ impl AttrReader {
         }
     }
 
+    /// A truth value that may be absent.
+    pub fn bool_or(&mut self, name: &str, default: bool) -> Result<bool, Mistake> {
+        if self.found.iter().any(|(n, _)| n == name) { self.bool(name) } else { Ok(default) }
+    }
+
     /// A keyword.
     pub fn word(&mut self, name: &str) -> Result<String, Mistake> {
         match self.take(name)? {

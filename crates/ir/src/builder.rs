@@ -2,12 +2,15 @@
 //! [`GraphBuilder::build`] then returns every mistake at once, each with the caller's source line.
 
 use crate::op::RegionType;
+use crate::ops::Call;
+use crate::outline::outline;
 use crate::{
     Array, BuildError, DType, Def, Dim, DimSpec, Graph, GraphError, Init, IntoShape, Loc, Mistake, Node,
     NodeId, Op, Port, Region, Role, Shape, StatePort, Tensor, Type, Update, ValueId,
 };
 use std::cell::RefCell;
 use std::collections::HashSet;
+use std::ops::Range;
 
 /// A graph under construction. Handles ([`Tensor`]) borrow it, so that they are `Copy` and read like numbers.
 #[derive(Debug)]
@@ -24,6 +27,8 @@ struct Inner {
     regions: Vec<Region>,
     /// When set, new nodes get this line instead of their caller's.
     loc: Option<Option<Loc>>,
+    /// The checkpoints, inner ones before those around them: name and the nodes built in it.
+    checkpoints: Vec<(String, Range<usize>)>,
 }
 
 impl Inner {
@@ -349,6 +354,45 @@ impl GraphBuilder {
         out
     }
 
+    /// Runs `f`, whose nodes become a **checkpoint**: the gradient computes them again from what they were computed from,
+    /// instead of keeping what they computed. Only the values that are used outside are kept. `name` is for people.
+    ///
+    /// The results and their gradients are the same, bit for bit; the step takes less memory, and the time of computing
+    /// these nodes twice. Checkpoints nest. What is built in one may be used anywhere.
+    ///
+    /// ```
+    /// # use onestep_ir::{DType, GraphBuilder, Init};
+    /// let g = GraphBuilder::new("deep");
+    /// let mut x = g.input("x", DType::F32, [64, 32]);
+    /// for i in 0..8 {
+    ///     x = g.checkpoint(&format!("block.{i}"), || {
+    ///         let w = g.parameter(&format!("block.{i}.w"), &[32, 32], Init::Normal { mean: 0.0, std: 0.2 });
+    ///         x + x.matmul(w).tanh().matmul_t(w, false, true)
+    ///     });
+    /// }
+    /// # g.finish(x.square().mean_all()).unwrap();
+    /// ```
+    #[track_caller]
+    pub fn checkpoint<R>(&self, name: &str, f: impl FnOnce() -> R) -> R {
+        let at = || {
+            let inner = self.inner.borrow();
+            (inner.regions.len(), inner.graph.nodes.len())
+        };
+        let (depth, from) = at();
+        let out = f();
+        let (_, to) = at();
+        if depth == 0 {
+            self.inner.borrow_mut().checkpoints.push((name.to_string(), from..to));
+        } else {
+            let m = Mistake::new(
+                format!("checkpoint '{name}' stands in the region of another op"),
+                "put the whole op into a checkpoint",
+            );
+            self.mistake("checkpoint", &[], m);
+        }
+        out
+    }
+
     /// Runs `f`; nodes that it adds carry `loc` as their source line. Passes use it to keep the user's line.
     pub fn at<R>(&self, loc: Option<Loc>, f: impl FnOnce() -> R) -> R {
         let before = self.inner.borrow_mut().loc.replace(loc);
@@ -488,11 +532,24 @@ impl GraphBuilder {
     /// The finished graph, or every mistake at once.
     pub fn build(&self) -> Result<Graph, GraphError> {
         let inner = self.inner.borrow();
-        if inner.errors.is_empty() {
-            Ok(inner.graph.clone())
-        } else {
-            Err(GraphError::Build(inner.errors.clone()))
+        if !inner.errors.is_empty() {
+            return Err(GraphError::Build(inner.errors.clone()));
         }
+        let mut graph = inner.graph.clone();
+        // A checkpoint takes in the calls that the inner ones became.
+        let mut calls: Vec<(usize, NodeId)> = vec![];
+        for (name, built) in &inner.checkpoints {
+            let mut nodes: HashSet<NodeId> = built.clone().map(|n| NodeId(n as u32)).collect();
+            nodes.extend(calls.iter().filter(|(from, _)| built.contains(from)).map(|(_, call)| *call));
+            if let Some(call) = outline(&mut graph, &nodes, Call::checkpoint(name)) {
+                calls.push((built.start, call));
+            }
+        }
+        if !calls.is_empty() {
+            // They may nest too deep.
+            graph.verify()?;
+        }
+        Ok(graph)
     }
 
     /// The finished graph with `loss` as its first output, named `loss`; or every mistake at once.

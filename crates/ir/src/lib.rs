@@ -21,6 +21,7 @@ mod error;
 mod graph;
 mod init;
 mod inline;
+mod outline;
 mod tensor;
 mod text;
 mod verify;
@@ -37,6 +38,7 @@ pub use inline::inline_calls;
 pub use interp::{Data, Dense};
 pub use op::OpRule;
 pub use ops::Op;
+pub use outline::outline;
 pub use shape::{Dim, DimSpec, DimVar, IntoShape, Shape, Type, dim, row_major};
 pub use tensor::{
     AttentionOptions, ConvOptions, CrossEntropyOptions, Divisor, Interpolation, Resize, Rhs, Tensor, concat,

@@ -71,7 +71,7 @@ fn nodes_stand_in_one_region() {
         for i in 0..200 {
             let id = g.nodes.len() as u32;
             let mut new = g.nodes[0].clone();
-            new.op = Call { name: "deep".into() }.into();
+            new.op = Call::new("deep").into();
             new.operands.clear();
             new.results.clear();
             new.regions = vec![Region { nodes: vec![NodeId(id + 1)], ..Region::default() }];

@@ -32,6 +32,7 @@
 //! step of it, [`compile`] an inference program, [`compile_with_backward`] a program whose gradients stay resident. All of
 //! them run on a [`State`], which any number of programs share.
 
+mod recompute;
 mod step;
 
 pub use onestep_autodiff as autodiff;
@@ -52,6 +53,7 @@ pub use onestep_runtime::{
     Binding, Bound, CompileEvent, Device, Error, Executable, Feeds, Options, Outputs, Program, Report, State,
     Traffic,
 };
+pub use recompute::Recompute;
 pub use step::{CompiledStep, TrainingStep, compile, compile_training_step, compile_with_backward};
 
 /// What a program that builds, trains and runs models needs.

@@ -1,9 +1,10 @@
 //! Training steps and other programs, from a graph to something that runs.
 
-use onestep_ir::{Graph, GraphBuilder, Tensor, Type, ValueId};
+use crate::recompute::{self, Recompute};
+use onestep_ir::{Def, Graph, GraphBuilder, Tensor, Type, ValueId};
 use onestep_optim::{
-    Clip, LayoutEntry, OptimError, Params, Schedule, StepOptions, UnusedParameter, UpdateRule, training_step,
-    with_backward,
+    Clip, LayoutEntry, OptimError, Params, Schedule, StepGraph, StepOptions, UnusedParameter, UpdateRule,
+    training_step, with_backward,
 };
 use onestep_runtime::{CompileEvent, Device, Error, Feeds, Options, Outputs, Program, Report, State};
 use std::sync::Arc;
@@ -21,6 +22,7 @@ pub struct TrainingStep {
     params: Params,
     rule: Option<Arc<dyn UpdateRule + Send + Sync>>,
     step: StepOptions,
+    recompute: Recompute,
     options: Options,
 }
 
@@ -34,6 +36,7 @@ impl TrainingStep {
             params: Params::All,
             rule: None,
             step: StepOptions::default(),
+            recompute: Recompute::default(),
             options: Options::default(),
         }
     }
@@ -86,6 +89,12 @@ impl TrainingStep {
         self
     }
 
+    /// What the backward pass computes again to save memory.
+    pub fn recompute(mut self, recompute: Recompute) -> TrainingStep {
+        self.recompute = recompute;
+        self
+    }
+
     /// Options of the compiler.
     pub fn options(mut self, options: Options) -> TrainingStep {
         self.options = options;
@@ -99,15 +108,19 @@ impl TrainingStep {
             // Its type too, since a tensor of another builder may have the number of some value here.
             let known =
                 |(v, ty): &&(ValueId, Type)| v.index() < self.graph.values.len() && self.graph.ty(*v) == ty;
-            match value.as_ref().filter(known) {
-                Some((v, _)) => g.output(name, g.tensor(*v)),
-                None => {
-                    let what = format!("metric '{name}' is not a value of this graph");
-                    let mistake =
-                        onestep_ir::Mistake::new(what, "compute it before finish(), without mistakes");
-                    g.mistake("metric", &[], mistake);
+            let outside = |v: ValueId| match self.graph.values[v.index()].def {
+                Def::Node(node, _) => self.graph.body.nodes.contains(&node),
+                Def::Param => self.graph.body.params.contains(&v),
+            };
+            let (what, help) = match value.as_ref().filter(known) {
+                Some((v, _)) if outside(*v) => {
+                    g.output(name, g.tensor(*v));
+                    continue;
                 }
-            }
+                Some(_) => ("stays inside a checkpoint", "name it with output() before finish()"),
+                None => ("is not a value of this graph", "compute it before finish(), without mistakes"),
+            };
+            g.mistake("metric", &[], onestep_ir::Mistake::new(format!("metric '{name}' {what}"), help));
         }
         Ok(g.build()?)
     }
@@ -118,7 +131,11 @@ impl TrainingStep {
         let Some(rule) = self.rule else {
             return Err(failed(OptimError::NoOptimizer));
         };
-        compile_training_step(&graph, &self.loss, self.params, rule, &self.step, device, &self.options)
+        let build = training_step_builder(&self.loss, self.params, rule, &self.step);
+        let (recompute, on, options) = (self.recompute, device.clone(), self.options);
+        let layout = layout(&graph, &build)?;
+        let step = move |bound: &Graph| recompute::step(bound, recompute, &build, &on, &options);
+        CompiledStep::new(&graph, layout, step, device, &self.options)
     }
 }
 
@@ -135,10 +152,29 @@ pub fn compile_training_step(
     device: &Device,
     options: &Options,
 ) -> Result<CompiledStep, Error> {
+    let build = training_step_builder(loss, params, rule, step);
+    let layout = layout(graph, &build)?;
+    CompiledStep::new(graph, layout, build, device, options)
+}
+
+/// The results of a step at the largest sizes of its dimension variables.
+fn layout(
+    graph: &Graph,
+    build: &dyn Fn(&Graph) -> Result<StepGraph, Error>,
+) -> Result<Vec<LayoutEntry>, Error> {
+    graph.verify()?;
+    Ok(build(&onestep_ir::bind(graph, &graph.dims)?)?.layout)
+}
+
+/// What makes a step of a bound forward graph.
+fn training_step_builder(
+    loss: &str,
+    params: Params,
+    rule: Arc<dyn UpdateRule + Send + Sync>,
+    step: &StepOptions,
+) -> impl Fn(&Graph) -> Result<StepGraph, Error> + Send + Sync + 'static {
     let (loss, step) = (loss.to_string(), *step);
-    let build =
-        move |bound: &Graph| training_step(bound, &loss, params.clone(), &*rule, &step).map_err(failed);
-    CompiledStep::new(graph, build, device, options)
+    move |bound: &Graph| training_step(bound, &loss, params.clone(), &*rule, &step).map_err(failed)
 }
 
 /// Compiles forward and backward: loss, gradients and metrics. The gradients are state (`grad/<path>`), resident and
@@ -152,7 +188,8 @@ pub fn compile_with_backward(
 ) -> Result<CompiledStep, Error> {
     let loss = loss.to_string();
     let build = move |bound: &Graph| with_backward(bound, &loss, params.clone()).map_err(failed);
-    CompiledStep::new(graph, build, device, options)
+    let layout = layout(graph, &build)?;
+    CompiledStep::new(graph, layout, build, device, options)
 }
 
 /// Compiles a graph as it is: inference, evaluation, or any other program.
@@ -170,12 +207,11 @@ pub struct CompiledStep {
 impl CompiledStep {
     fn new(
         graph: &Graph,
-        build: impl Fn(&Graph) -> Result<onestep_optim::StepGraph, Error> + Send + Sync + 'static,
+        layout: Vec<LayoutEntry>,
+        build: impl Fn(&Graph) -> Result<StepGraph, Error> + Send + Sync + 'static,
         device: &Device,
         options: &Options,
     ) -> Result<CompiledStep, Error> {
-        graph.verify()?;
-        let layout = build(&onestep_ir::bind(graph, &graph.dims)?)?.layout;
         let program = Program::with(graph, Arc::new(move |g: &Graph| Ok(build(g)?.graph)), device, options)?;
         Ok(CompiledStep { program, layout })
     }

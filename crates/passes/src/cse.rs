@@ -1,6 +1,7 @@
 //! Pass `cse`: of several nodes with the same op and operands, keeps the first.
 //!
-//! Ops are pure, so equal op and operands mean equal results. Nodes with nested regions are left alone.
+//! Ops are pure, so equal op and operands mean equal results. Nodes with nested regions are left alone, and so are barriers:
+//! each stands for a value of its own.
 
 use onestep_ir::{Graph, GraphError, Op, ValueId};
 use std::collections::HashMap;
@@ -10,7 +11,7 @@ pub fn cse(graph: &Graph) -> Result<Graph, GraphError> {
     // The key holds values of the new graph, in which equal things have one name already.
     let mut seen: HashMap<(Op, Vec<ValueId>), Vec<ValueId>> = HashMap::new();
     onestep_ir::rewrite::rewrite(graph, &mut |g, node, operands| {
-        if !node.regions.is_empty() {
+        if !node.regions.is_empty() || matches!(node.op, Op::Barrier(_)) {
             return None;
         }
         let ids: Vec<ValueId> = operands.iter().map(|t| t.value()).collect::<Option<_>>()?;

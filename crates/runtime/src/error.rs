@@ -74,6 +74,18 @@ pub enum Error {
         /// How many bytes were asked for.
         bytes: usize,
     },
+    /// A step cannot be made to fit in the memory that it may use.
+    #[error(
+        "the step needs {without} bytes, and {least} with everything computed again that helps; it may use {bytes}: use a smaller batch or shorter sequences"
+    )]
+    DoesNotFit {
+        /// What it may use.
+        bytes: usize,
+        /// The least with recomputation.
+        least: usize,
+        /// What it needs without.
+        without: usize,
+    },
     /// State tensors that the program needs and the state lacks.
     #[error("the state lacks {}; initialise, load or set them first", .names.join(", "))]
     MissingState {

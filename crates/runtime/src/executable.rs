@@ -63,6 +63,12 @@ impl Executable {
         Ok(Executable { inner: Arc::new(Inner { device, graph, options, compiled, program, compile_time }) })
     }
 
+    /// The bytes that a call of the graph would need in all ([`Report::peak_bytes`]), from its plan alone: nothing is rendered
+    /// or allocated.
+    pub fn peak_bytes(graph: &Graph, _: &Device, options: &Options) -> Result<usize, Error> {
+        Ok(pipeline::compile(graph, &CpuTarget, options)?.plan.peak_bytes())
+    }
+
     /// The graph that was compiled.
     pub fn graph(&self) -> &Graph {
         &self.inner.graph

@@ -1,6 +1,7 @@
 //! The gradient rules, one file for each op's file, and the table that lists them.
 
 mod attention;
+mod barrier;
 mod bce_with_logits;
 mod binary;
 mod broadcast;
@@ -105,6 +106,7 @@ pub(crate) fn rule(op: &Op) -> Rule<'_> {
         Op::Attention(op) => Rule::Explicit(op),
         Op::AttentionGrad(_) => Rule::Decomposition,
         Op::Call(_) => Rule::Inline,
+        Op::Barrier(op) => Rule::Explicit(op),
         Op::ArgReduce(_) => Rule::Ends("its result is an index"),
         Op::BceWithLogits(op) => Rule::Explicit(op),
         Op::Cumulative(op) => Rule::Explicit(op),

@@ -1,7 +1,9 @@
 //! `call`: a named part of the graph, kept together as a nested region. The operands become the region's parameters,
 //! and the region's results are the op's.
 //!
-//! It computes nothing of its own: differentiation and lowering see the graph after [`crate::inline_calls`].
+//! It computes nothing of its own: lowering sees the graph after [`crate::inline_calls`]. A call may be a **checkpoint**:
+//! then its gradient computes the region again instead of keeping what the region computed (Chen, Xu, Zhang and Guestrin,
+//! "Training deep nets with sublinear memory cost", 2016).
 
 use crate::attrs::{Attr, AttrReader, Attrs};
 use crate::op::{OpRule, OpTable, RegionEval, RegionType, Sample};
@@ -12,6 +14,20 @@ use crate::{Dense, GraphBuilder, Mistake, Tensor, Type};
 pub struct Call {
     /// What the part is called, such as the path of a layer.
     pub name: String,
+    /// Whether the gradient computes the region again.
+    pub checkpoint: bool,
+}
+
+impl Call {
+    /// A call that is no checkpoint.
+    pub fn new(name: &str) -> Call {
+        Call { name: name.to_string(), checkpoint: false }
+    }
+
+    /// A call whose gradient computes its region again.
+    pub fn checkpoint(name: &str) -> Call {
+        Call { name: name.to_string(), checkpoint: true }
+    }
 }
 
 fn list(types: &[Type]) -> String {
@@ -23,7 +39,11 @@ impl OpRule for Call {
         "call"
     }
     fn attrs(&self) -> Attrs {
-        vec![("name", Attr::Word(self.name.clone()))]
+        let mut attrs = vec![("name", Attr::Word(self.name.clone()))];
+        if self.checkpoint {
+            attrs.push(("checkpoint", Attr::Bool(true)));
+        }
+        attrs
     }
     fn infer(&self, _: &[Type]) -> Result<Vec<Type>, Mistake> {
         Err(Mistake::new("takes one region, got none", "build it with GraphBuilder::call"))
@@ -66,7 +86,7 @@ impl OpRule for Call {
 impl OpTable for Call {
     const NAMES: &'static [&'static str] = &["call"];
     fn parse(_: &str, attrs: &mut AttrReader) -> Result<Self, Mistake> {
-        Ok(Call { name: attrs.word("name")? })
+        Ok(Call { name: attrs.word("name")?, checkpoint: attrs.bool_or("checkpoint", false)? })
     }
     /// None: a sample has no region. `inline.rs` tests the op.
     fn samples() -> Vec<Sample> {
@@ -85,7 +105,7 @@ impl GraphBuilder {
         body: impl FnOnce(&[Tensor<'g>]) -> Vec<Tensor<'g>>,
     ) -> Vec<Tensor<'g>> {
         match operands.iter().map(|t| t.ty()).collect::<Option<Vec<Type>>>() {
-            Some(types) => self.emit_with_region(Call { name: name.to_string() }, operands, &types, body),
+            Some(types) => self.emit_with_region(Call::new(name), operands, &types, body),
             None => vec![self.poison()],
         }
     }

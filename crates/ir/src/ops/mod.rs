@@ -3,6 +3,7 @@
 mod arg_reduce;
 mod attention;
 mod attention_grad;
+mod barrier;
 mod bce_with_logits;
 mod binary;
 mod broadcast;
@@ -49,6 +50,7 @@ mod window;
 pub use arg_reduce::{ArgKind, ArgReduce};
 pub use attention::{Attention, AttentionLayout};
 pub use attention_grad::AttentionGrad;
+pub use barrier::Barrier;
 pub use bce_with_logits::BceWithLogits;
 pub use binary::{Binary, BinaryKind};
 pub use broadcast::Broadcast;
@@ -191,6 +193,7 @@ table!(
     Attention,
     AttentionGrad,
     Call,
+    Barrier,
     Convolution,
     ConvolutionInputGrad,
     ConvolutionWeightGrad,

@@ -21,6 +21,8 @@ pub enum Kind {
     Matmul,
     /// A library kernel.
     Library,
+    /// No kernel, but a border that grouping does not cross: its result is the operand's buffer.
+    Barrier,
 }
 
 /// A use of a value: the position of the using node in the body, and the operand's number.
@@ -149,12 +151,12 @@ impl<'a> Analysis<'a> {
     }
 
     /// Whether a value has a buffer whatever the grouping: parameters, constants with many numbers, results of library
-    /// kernels, and forced values.
+    /// kernels and of barriers, and forced values.
     pub fn has_own_buffer(&self, v: ValueId) -> bool {
         match self.def[v.index()] {
             None => true,
             Some(at) => match (self.kinds[at], &self.nodes[at].op) {
-                (Kind::Matmul | Kind::Library, _) => true,
+                (Kind::Matmul | Kind::Library | Kind::Barrier, _) => true,
                 (Kind::Leaf, Op::Constant(c)) if !c.value.shape().is_empty() => true,
                 _ => self.forced.contains(&v),
             },
@@ -179,6 +181,7 @@ impl<'a> Analysis<'a> {
                 match self.kinds[at] {
                     Kind::Matmul => self.demand(v, true),
                     Kind::Library => self.demand(v, self.target.takes_strided(&node.op, slot)),
+                    Kind::Barrier => self.demand(v, false),
                     _ => {}
                 }
             }
@@ -256,6 +259,17 @@ impl<'a> Analysis<'a> {
         self.nodes[at].results.iter().flat_map(|&v| self.readers_of(v)).collect()
     }
 
+    /// The readers of a value, and in place of each barrier the readers behind it: the kernels that read its buffer.
+    pub fn kernels_reading(&self, v: ValueId) -> Vec<usize> {
+        let readers = self.readers_of(v).into_iter();
+        readers
+            .flat_map(|r| match self.kinds[r.at] {
+                Kind::Barrier => self.kernels_reading(self.nodes[r.at].results[0]),
+                _ => vec![r.at],
+            })
+            .collect()
+    }
+
     /// The same for one value.
     pub fn readers_of(&self, v: ValueId) -> Vec<Reader> {
         let mut out = vec![];
@@ -297,6 +311,7 @@ fn kind(graph: &Graph, target: &dyn Target, node: &Node) -> Result<Kind, Compile
             Kind::Map
         }
         Op::Reduce(_) => Kind::Reduce,
+        Op::Barrier(_) => Kind::Barrier,
         Op::Matmul(_) if target.accepts(&node.op, &types) => Kind::Matmul,
         _ if target.accepts(&node.op, &types) => Kind::Library,
         op => {

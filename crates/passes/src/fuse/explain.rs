@@ -20,6 +20,8 @@ pub enum Reason {
     LibraryReader,
     /// The value is the result of a library kernel, or of a matrix product whose epilogue the reader is not.
     LibraryResult,
+    /// A barrier stands between the two: a checkpoint is computed again behind it.
+    Barrier,
     /// A copy: a value that must be dense in memory where it is used.
     Copy,
     /// The reader's kernel is as large as the target allows.
@@ -48,9 +50,10 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Reason; 14] = [
+    pub const ALL: [Reason; 15] = [
         Reason::LibraryReader,
         Reason::LibraryResult,
+        Reason::Barrier,
         Reason::Copy,
         Reason::Full,
         Reason::NotAffine,
@@ -72,6 +75,7 @@ impl Reason {
             Reason::LibraryResult => {
                 "it is the result of a library kernel, and this reader is not part of that kernel's epilogue"
             }
+            Reason::Barrier => "it is kept across a barrier, behind which a checkpoint is computed again",
             Reason::Copy => "it is a copy, made because a reader needs it dense in memory",
             Reason::Full => "the reader's kernel is as large as the target allows",
             Reason::NotAffine => {
@@ -222,8 +226,12 @@ fn reason(
     if matches!(a.kinds[reader.at], Kind::Matmul | Kind::Library) {
         return Reason::LibraryReader;
     }
+    if Kind::Barrier == a.kinds[reader.at] {
+        return Reason::Barrier;
+    }
     match a.kinds[at] {
         Kind::Matmul | Kind::Library => return Reason::LibraryResult,
+        Kind::Barrier => return Reason::Barrier,
         Kind::Leaf | Kind::View => return Reason::Copy,
         Kind::Map | Kind::Reduce => {}
     }

@@ -93,7 +93,7 @@ fn with_copies(graph: &Graph) -> (Graph, BTreeSet<ValueId>) {
     let mut g = graph.clone();
     let mut copies = BTreeSet::new();
     let base = |g: &Graph, mut v: ValueId| {
-        while let Some(Node { op: Op::Reshape(_), operands, .. }) = g.def(v) {
+        while let Some(Node { op: Op::Reshape(_) | Op::Barrier(_), operands, .. }) = g.def(v) {
             v = operands[0];
         }
         v
@@ -186,6 +186,13 @@ impl<'a, 'g> Lower<'a, 'g> {
                         self.add_buffer(v, name(v), BufferKind::Temp);
                     }
                 }
+                (Kind::Barrier, _) => {
+                    let view = a.view(node.operands[0], &|v| self.of.contains_key(&v));
+                    // What was demanded of the operand is a buffer that holds it, and nothing else.
+                    if let Some(buffer) = view.and_then(|view| self.of.get(&view.base).copied()) {
+                        self.of.insert(node.results[0], buffer);
+                    }
+                }
                 (Kind::Leaf, Op::Constant(c)) if !c.value.shape().is_empty() => {
                     let v = node.results[0];
                     self.add_buffer(v, name(v), BufferKind::Constant(c.value.clone()));
@@ -210,6 +217,12 @@ impl<'a, 'g> Lower<'a, 'g> {
         let mut lacking = vec![];
         let mut kernels = vec![];
         for unit in order {
+            if let Unit::Node(at) = unit
+                && self.a.kinds[at] == Kind::Barrier
+            {
+                lacking.extend(self.whole(self.a.nodes[at].operands[0]).err().map(|NeedsBuffer(v)| v));
+                continue;
+            }
             match self.kernel(unit, &hosts) {
                 Ok(kernel) => kernels.push(kernel),
                 Err(NeedsBuffer(v)) => lacking.push(v),
@@ -245,7 +258,9 @@ impl<'a, 'g> Lower<'a, 'g> {
     fn unit_of(&self, at: usize) -> Option<Unit> {
         match self.clusters.of[at] {
             Some(id) => Some(Unit::Cluster(id)),
-            None if matches!(self.a.kinds[at], Kind::Matmul | Kind::Library) => Some(Unit::Node(at)),
+            None if matches!(self.a.kinds[at], Kind::Matmul | Kind::Library | Kind::Barrier) => {
+                Some(Unit::Node(at))
+            }
             None => None,
         }
     }

@@ -120,8 +120,8 @@ impl Lower<'_, '_> {
             else {
                 continue;
             };
-            let readers = self.a.readers_of(self.a.graph.states[update.state].value);
-            let others = readers.iter().filter_map(|r| unit(r.at)).filter(|r| *r != writer);
+            let readers = self.a.kernels_reading(self.a.graph.states[update.state].value);
+            let others = readers.into_iter().filter_map(unit).filter(|r| *r != writer);
             better_first.entry(writer).or_default().extend(others);
         }
         let mut ready: BTreeSet<(usize, Unit)> =

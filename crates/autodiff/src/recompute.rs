@@ -1,0 +1,131 @@
+//! Recomputation that nobody marked: the forward pass in segments, each of which becomes a checkpoint.
+//!
+//! A segment's inner values are not kept for the backward pass, which computes them again when it gets there; what is
+//! kept is what crosses a border between segments. With `n` values of one size in `√n` segments that is about `2√n`
+//! of them (Chen, Xu, Zhang and Guestrin, "Training deep nets with sublinear memory cost", 2016).
+
+use onestep_ir::ops::Call;
+use onestep_ir::{Graph, Node, NodeId, Op, ValueId, outline};
+use std::collections::HashSet;
+
+/// The forward graph in `segments` parts of about equal memory, the first `recomputed` of which are checkpoints. The last part
+/// is better left as it is: the backward pass begins there. `graph` has no unbound dimension.
+///
+/// The borders are where few bytes cross.
+pub fn segmented(graph: &Graph, segments: usize, recomputed: usize) -> Graph {
+    let nodes: Vec<NodeId> = graph.body.nodes.clone();
+    let mut borders = vec![0];
+    borders.extend(cuts(graph, segments));
+    borders.push(nodes.len());
+    let mut out = graph.clone();
+    for (i, ends) in borders.windows(2).take(recomputed).enumerate() {
+        let part: HashSet<NodeId> = nodes[ends[0]..ends[1]].iter().copied().collect();
+        outline(&mut out, &part, Call::checkpoint(&format!("segment.{i}")));
+    }
+    out
+}
+
+/// Bytes of a node's results that a kernel has to write; numbers, indices and other ways to read an operand are free.
+fn bytes(graph: &Graph, node: &Node) -> usize {
+    match node.op {
+        Op::Constant(_)
+        | Op::Iota(_)
+        | Op::Reshape(_)
+        | Op::Transpose(_)
+        | Op::Broadcast(_)
+        | Op::Slice(_) => 0,
+        _ => node.results.iter().map(|v| graph.ty(*v).numel() * graph.ty(*v).dtype.size()).sum(),
+    }
+}
+
+/// The places of the body at which to cut it into `segments` parts: before these nodes.
+fn cuts(graph: &Graph, segments: usize) -> Vec<usize> {
+    let nodes: Vec<&Node> = graph.body_nodes().collect();
+    let mut last_use = vec![0; graph.values.len()];
+    for (at, node) in nodes.iter().enumerate() {
+        node.operands.iter().for_each(|v| last_use[v.index()] = at);
+    }
+    graph.roots().for_each(|v: ValueId| last_use[v.index()] = nodes.len());
+    // Before each node: the bytes computed so far, and those of them that are still needed.
+    let (mut done, mut live) = (0, 0);
+    let mut ends: Vec<Vec<usize>> = vec![vec![]; nodes.len() + 1];
+    let mut before = vec![];
+    for (at, node) in nodes.iter().enumerate() {
+        before.push((done, live));
+        let own = bytes(graph, node);
+        done += own;
+        live += own;
+        let last = node.results.iter().map(|v| last_use[v.index()]).max().unwrap_or(at).max(at);
+        ends[last].push(own);
+        live -= ends[at].iter().sum::<usize>();
+    }
+    let mut cuts: Vec<usize> = vec![];
+    for k in 1..segments {
+        let target = (done as u128 * k as u128 / segments as u128) as usize;
+        let reach = done / segments / 2;
+        let from = cuts.last().map_or(1, |c| c + 1);
+        let near = (from..nodes.len()).filter(|&at| before[at].0.abs_diff(target) <= reach);
+        cuts.extend(near.min_by_key(|&at| (before[at].1, before[at].0.abs_diff(target))));
+    }
+    cuts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onestep_ir::{DType, GraphBuilder, Init, Tensor};
+
+    /// Blocks that widen and narrow again.
+    fn deep(blocks: usize) -> Graph {
+        let g = GraphBuilder::new("deep");
+        let mut x = g.input("x", DType::F32, [16, 4]);
+        for i in 0..blocks {
+            let w = |side: &str, shape| g.parameter(&format!("{i}.{side}"), shape, Init::ONES);
+            let wide: Tensor<'_> = x.matmul(w("up", &[4, 64])).tanh();
+            x = x + wide.exp().matmul(w("down", &[64, 4]));
+        }
+        g.finish(x.sum_all()).unwrap()
+    }
+
+    #[test]
+    fn segments_are_cut_where_little_crosses() {
+        let graph = deep(8);
+        for segments in [2, 4, 8] {
+            let cut = segmented(&graph, segments, segments);
+            cut.verify().unwrap();
+            let calls: Vec<&Node> = cut.body_nodes().filter(|n| matches!(n.op, Op::Call(_))).collect();
+            assert_eq!(calls.len(), segments);
+            // Between blocks only `x` crosses: a call takes it and two parameters for each of its blocks.
+            for call in &calls {
+                assert_eq!(call.results.len(), 1, "{cut}");
+                assert_eq!(call.operands.len(), 1 + 2 * 8 / segments, "{cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn any_number_of_segments_gives_a_graph_of_the_same_value() {
+        let graph = deep(3);
+        let x = onestep_ir::Array::new(&[16, 4], &[0.01f32; 64]).unwrap();
+        let run = |g: &Graph| {
+            let mut state = graph.states.iter().map(|s| (s.name.to_string(), s)).fold(
+                std::collections::BTreeMap::new(),
+                |mut all, (name, s)| {
+                    let sizes = graph.ty(s.value).sizes();
+                    let n = sizes.iter().product();
+                    all.insert(name, onestep_ir::Array::new(&sizes, &vec![0.1f32; n]).unwrap());
+                    all
+                },
+            );
+            onestep_ir::interp::run_arrays(g, std::slice::from_ref(&x), &mut state).unwrap()
+        };
+        let want = run(&graph);
+        for segments in 1..40 {
+            for recomputed in [segments / 2, segments] {
+                let cut = segmented(&graph, segments, recomputed);
+                cut.verify().unwrap();
+                assert_eq!(run(&cut), want, "{segments} {recomputed}");
+            }
+        }
+    }
+}

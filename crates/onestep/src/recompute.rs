@@ -1,0 +1,69 @@
+//! How much of the forward pass is computed twice so that a step needs less memory.
+
+use onestep_autodiff::segmented;
+use onestep_ir::Graph;
+use onestep_optim::StepGraph;
+use onestep_runtime::{Device, Error, Executable, Options};
+
+/// Which parts of the forward pass the backward pass computes again, instead of keeping what they computed. The results are
+/// the same, bit for bit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Recompute {
+    /// The graph's own checkpoints: [`onestep_ir::GraphBuilder::checkpoint`].
+    #[default]
+    Marked,
+    /// As little as lets the whole step (state, inputs, constants and arena: [`onestep_runtime::Report::peak_bytes`]) fit in
+    /// this many bytes. The compiler cuts the forward pass into segments and makes checkpoints of some; it plans the step
+    /// about ten times, so compiling takes that much longer. A step that cannot be made to fit is
+    /// [`Error::DoesNotFit`], which names the least that it needs.
+    FitIn(usize),
+}
+
+/// The step of a bound forward graph, by `build`, with as much recomputation as `recompute` says.
+pub(crate) fn step(
+    forward: &Graph,
+    recompute: Recompute,
+    build: &dyn Fn(&Graph) -> Result<StepGraph, Error>,
+    device: &Device,
+    options: &Options,
+) -> Result<StepGraph, Error> {
+    let plain = build(forward)?;
+    let Recompute::FitIn(bytes) = recompute else { return Ok(plain) };
+    let peak = |step: &StepGraph| Executable::peak_bytes(&step.graph, device, options);
+    let first = peak(&plain)?;
+    if first <= bytes {
+        return Ok(plain);
+    }
+    let cut = |segments: usize, recomputed: usize| -> Result<(usize, StepGraph), Error> {
+        let step = build(&segmented(forward, segments, recomputed))?;
+        Ok((peak(&step)?, step))
+    };
+    // How finely to cut: the peak falls, until the borders cost more than the segments.
+    let (mut least, mut best) = (first, None);
+    let mut segments = 2;
+    while segments <= forward.body.nodes.len() {
+        let (peak, step) = cut(segments, segments - 1)?;
+        if peak < least {
+            (least, best) = (peak, Some((segments, step)));
+        }
+        if least <= bytes {
+            break;
+        }
+        segments = (segments * 3).div_ceil(2);
+    }
+    let Some((segments, mut step)) = best.filter(|_| least <= bytes) else {
+        return Err(Error::DoesNotFit { bytes, least, without: first });
+    };
+    // As few of the segments as will do: the first ones, whose values would be kept longest.
+    let (mut too_few, mut enough) = (0, segments - 1);
+    while enough - too_few > 1 {
+        let middle = (too_few + enough) / 2;
+        let (peak, fewer) = cut(segments, middle)?;
+        if peak <= bytes {
+            (enough, step) = (middle, fewer);
+        } else {
+            too_few = middle;
+        }
+    }
+    Ok(step)
+}
