@@ -74,4 +74,6 @@ mod pages {
     struct GraphPage;
     #[doc = include_str!("../../../docs/state.md")]
     struct StatePage;
+    #[doc = include_str!("../../../docs/memory.md")]
+    struct MemoryPage;
 }

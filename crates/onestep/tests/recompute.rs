@@ -1,6 +1,8 @@
 //! Checkpoints: the same numbers, bit for bit, in less memory.
 
-use onestep::ir::testing::Rng;
+use onestep::autodiff::segmented;
+use onestep::ir::testing::{RandomOptions, Rng, random_graph, random_inputs, random_state};
+use onestep::optim::{Params, StepOptions, UnusedParameter, training_step};
 use onestep::prelude::*;
 use onestep::{Executable, Options, Recompute};
 
@@ -139,4 +141,46 @@ fn inference_pays_nothing_for_checkpoints() {
         Executable::compile(&graph, &device, &Options::default()).unwrap().report().kernels.len()
     };
     assert_eq!(kernels(stack(true)), kernels(stack(false)));
+}
+
+fn bits(a: &Array) -> Vec<u64> {
+    a.to_f64().into_iter().map(|x| if x.is_nan() { u64::MAX } else { x.to_bits() }).collect()
+}
+
+/// Every loss, output and state of two calls of the training step of a random graph, cut into segments.
+fn random_step(seed: u64, segments: usize) -> Option<Vec<Vec<u64>>> {
+    let mut forward = random_graph(seed, RandomOptions { steps: 16, ..RandomOptions::default() });
+    // The graph's own updates would be of the states that are trained.
+    forward.updates.clear();
+    forward.guard = None;
+    let params: Vec<String> = forward.states.iter().map(|s| s.name.to_string()).collect();
+    let forward = if segments == 0 { forward } else { segmented(&forward, segments, segments) };
+    let options = StepOptions { unused: UnusedParameter::Zero, ..StepOptions::default() };
+    let rule = AdamW::new(0.01);
+    let graph = training_step(&forward, "loss", Params::Paths(params), &rule, &options).ok()?.graph;
+    let executable = Executable::compile(&graph, &Device::cpu().unwrap(), &Options::default()).unwrap();
+    let mut state = State::new();
+    random_state(&graph, seed).iter().for_each(|(name, a)| state.set(name, a));
+    let mut bound = executable.bind(&state).unwrap();
+    let inputs = random_inputs(&graph, seed);
+    let mut all = vec![];
+    for _ in 0..2 {
+        let out = bound.run(&mut state, &inputs[..]).unwrap();
+        all.extend(graph.outputs.iter().map(|o| bits(&out.array(&o.name).unwrap())));
+        all.extend(graph.states.iter().map(|s| bits(&state.get(&s.name).unwrap())));
+    }
+    Some(all)
+}
+
+#[test]
+fn random_steps_are_the_same_however_they_are_cut() {
+    let mut steps = 0;
+    for seed in 0..60 {
+        let Some(whole) = random_step(seed, 0) else { continue };
+        for segments in [2, 5] {
+            assert!(random_step(seed, segments).unwrap() == whole, "seed {seed}, {segments} segments");
+        }
+        steps += 1;
+    }
+    assert!(steps > 45, "only {steps} steps");
 }

@@ -361,6 +361,10 @@ impl<'g> Maker<'g> {
         }
         let (a, b) = self.pair();
         let nested = self.rng.chance(3);
+        if self.rng.chance(3) {
+            // What is kept for later steps leaves the checkpoint.
+            return self.g.checkpoint("again", || (a.exp() * 0.1 + b.tanh()).sin() * a);
+        }
         let results = self.g.call("part", &[a, b], |p| {
             let product = (p[0] * p[1]).tanh();
             if nested {
