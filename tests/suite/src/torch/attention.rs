@@ -4,14 +4,11 @@ use super::Entry;
 use super::call::{Call, KEYWORD, Trouble};
 use super::helpers::{fixed, one, sizes};
 use onestep_ir::ops::{Attention, AttentionLayout};
-use onestep_ir::{AttentionOptions, Real, Tensor};
+use onestep_ir::{AttentionOptions, Tensor};
 
 pub const TABLE: &[Entry] = &[
     ("nn.functional.scaled_dot_product_attention", |c| {
         let [q, k, v] = operands(c)?;
-        if sizes(q)[1] != sizes(k)[1] {
-            return Err(Trouble::Refused("attention of grouped queries"));
-        }
         let options = AttentionOptions {
             causal: c.flag(5, "is_causal", false)?,
             scale: c.maybe_number(6, "scale")?,
@@ -27,7 +24,7 @@ pub const TABLE: &[Entry] = &[
         let (sq, sk) = (sizes(q), sizes(k));
         let scale = c.number_or(KEYWORD, "scale", 1.0 / (sq[3] as f64).sqrt())?;
         let causal = c.flag(4, "is_causal", false)?;
-        let op = Attention { layout: AttentionLayout::Bhtd, causal, scale: Real::new(scale) };
+        let op = Attention { causal, ..Attention::new(AttentionLayout::Bhtd, scale) };
         let mut operands = vec![q, k, v];
         if let Some(mask) = c.maybe(KEYWORD, "attn_mask")? {
             let mask = mask.broadcast(&fixed(&[1, 1, sq[2], sk[2]]));
