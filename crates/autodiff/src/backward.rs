@@ -9,7 +9,7 @@
 //! path gets `None`.
 
 use crate::AutodiffError;
-use crate::rules::{At, Rule, rule};
+use crate::rules::{At, Rule, rule, scan};
 use onestep_ir::rewrite::splice;
 use onestep_ir::{Def, Graph, GraphBuilder, GraphError, Loc, Node, NodeId, Op, Tensor, Type, ValueId};
 use std::cell::OnceCell;
@@ -120,7 +120,7 @@ pub(crate) fn sweep<'g>(
     let output_ids = ids(&mut outputs.iter().map(|o| o.0))?;
     let path = g.with_graph(|graph| Path::find(graph, &output_ids, &wrt_ids, extent));
     let mistakes = g.errors().len();
-    // The graph before it grows, which only calls need.
+    // The graph before it grows, which only ops with regions need.
     let before: OnceCell<Graph> = OnceCell::new();
 
     let mut cotangents: HashMap<ValueId, Tensor<'g>> = HashMap::new();
@@ -192,6 +192,10 @@ fn pull<'g>(
             let graph = before.get_or_init(|| g.with_graph(Graph::clone));
             let parts = inlined(g, graph, graph.node(step.node), &operands);
             through(&at, step, parts.unwrap_or_default())
+        }
+        Rule::Scan(op) => {
+            let graph = before.get_or_init(|| g.with_graph(Graph::clone));
+            scan::pull(&at, op, graph, step.node)
         }
         Rule::Ends(_) => Ok(vec![None; operands.len()]),
     }

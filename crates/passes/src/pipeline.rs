@@ -95,13 +95,14 @@ pub fn compile(graph: &Graph, target: &dyn Target, options: &Options) -> Result<
         keep(name, &|| g.to_string());
         lines(&g);
     }
-    let mut schedule = if options.fuse { fuse::fuse(&g, target)? } else { fuse::unfused(&g, target)? };
+    let plan_options = PlanOptions { alignment: target.alignment(), ..options.plan };
+    let lower = if options.fuse { fuse::fuse } else { fuse::unfused };
+    let mut schedule = lower(&g, target, &plan_options)?;
     keep("fuse", &|| schedule.to_string());
     if options.fuse {
         schedule = group::group(&schedule);
         keep("group", &|| schedule.to_string());
     }
-    let plan_options = PlanOptions { alignment: target.alignment(), ..options.plan };
     let plan = plan::plan(&schedule, &plan_options).map_err(|e| with_line(e, &g))?;
     keep("plan", &|| plan::PlanOf(&schedule, &plan).to_string());
     Ok(Compiled { graph: g, schedule, plan, sites, dumps, sources, times })

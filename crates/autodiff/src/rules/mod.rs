@@ -25,6 +25,7 @@ mod reduce;
 mod reshape;
 mod reverse;
 mod rms_norm;
+pub(crate) mod scan;
 mod scatter_add;
 mod scatter_add_along;
 mod select;
@@ -35,7 +36,7 @@ mod sort;
 mod transpose;
 mod unary;
 
-use onestep_ir::ops::{BinaryKind, UnaryKind};
+use onestep_ir::ops::{BinaryKind, Scan, UnaryKind};
 use onestep_ir::{GraphBuilder, Op, Shape, Tensor};
 
 /// What a rule gives back: a cotangent for each operand. `None` is an exact zero, or an operand that is not wanted.
@@ -55,6 +56,8 @@ pub(crate) enum Rule<'a> {
     Decomposition,
     /// Through the nodes of its region.
     Inline,
+    /// By the scan of the region's derivative: [`scan::pull`].
+    Scan(&'a Scan),
     /// Not at all: nothing flows through it, for this reason, and a path ends here.
     Ends(&'static str),
 }
@@ -105,6 +108,7 @@ pub(crate) fn rule(op: &Op) -> Rule<'_> {
         Op::Attention(op) => Rule::Explicit(op),
         Op::AttentionGrad(_) => Rule::Decomposition,
         Op::Call(_) => Rule::Inline,
+        Op::Scan(op) => Rule::Scan(op),
         Op::ArgReduce(_) => Rule::Ends("its result is an index"),
         Op::BceWithLogits(op) => Rule::Explicit(op),
         Op::Cumulative(op) => Rule::Explicit(op),
@@ -123,7 +127,7 @@ pub(crate) fn rule(op: &Op) -> Rule<'_> {
 pub fn without_gradient(op: &Op) -> Option<&'static str> {
     match rule(op) {
         Rule::Ends(reason) => Some(reason),
-        Rule::Explicit(_) | Rule::Decomposition | Rule::Inline => None,
+        Rule::Explicit(_) | Rule::Decomposition | Rule::Inline | Rule::Scan(_) => None,
     }
 }
 
