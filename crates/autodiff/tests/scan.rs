@@ -76,11 +76,14 @@ impl Case<'_> {
             x
         };
         let x: Vec<_> = self.shapes.iter().map(|s| feed(&mut inputs, s)).collect();
-        let dot = |inputs: &mut Vec<Dense>, ts: Vec<Tensor<'_>>| {
+        // Where one form sees no path, the other may see zeros: both have the weights.
+        let dot = |inputs: &mut Vec<Dense>, ts: Vec<(Option<Tensor<'_>>, Tensor<'_>)>| {
             let mut total = g.scalar(DType::F64, 0.0);
-            for t in ts.into_iter().filter(|t| t.dtype().is_float()) {
-                let w = feed(inputs, &t.shape().sizes().unwrap());
-                total = total + g.tensor((g.tensor(t.value().unwrap()) * w).sum_all().value().unwrap());
+            for (t, like) in ts {
+                let w = feed(inputs, &like.shape().sizes().unwrap());
+                if let Some(t) = t {
+                    total = total + g.tensor((g.tensor(t.value().unwrap()) * w).sum_all().value().unwrap());
+                }
             }
             total.value().unwrap()
         };
@@ -88,10 +91,11 @@ impl Case<'_> {
         if let Some(i) = only {
             results = vec![results[i]];
         }
+        let results = results.into_iter().map(|t| (Some(t), t)).collect();
         let mut loss = g.tensor(dot(&mut inputs, results));
         if order == 2 {
             let first = gradients(&g, loss, &x).unwrap();
-            loss = g.tensor(dot(&mut inputs, first.into_iter().flatten().collect()));
+            loss = g.tensor(dot(&mut inputs, first.into_iter().zip(x.iter().copied()).collect()));
         }
         let found = gradients(&g, loss, &x).unwrap();
         g.output("loss", loss);

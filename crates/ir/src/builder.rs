@@ -329,7 +329,7 @@ impl GraphBuilder {
     /// Names an output.
     #[track_caller]
     pub fn output(&self, name: &str, tensor: Tensor<'_>) {
-        if let Some(value) = self.check("output", &[tensor]).map(|v| v[0])
+        if let Some(value) = self.check_body("output", &[tensor]).map(|v| v[0])
             && self.name_is_free("output", name, Loc::caller())
         {
             self.inner.borrow_mut().graph.outputs.push(Port { name: name.into(), value });
@@ -347,7 +347,7 @@ impl GraphBuilder {
     /// state tensor, and has one update at most.
     #[track_caller]
     pub fn update(&self, state: Tensor<'_>, value: Tensor<'_>, guarded: bool) {
-        let Some(ids) = self.check("update", &[state, value]) else { return };
+        let Some(ids) = self.check_body("update", &[state, value]) else { return };
         let loc = Loc::caller();
         let mut inner = self.inner.borrow_mut();
         let g = &inner.graph;
@@ -376,7 +376,7 @@ impl GraphBuilder {
     /// Sets the commit guard: a `bool` scalar that precedes every guarded update.
     #[track_caller]
     pub fn set_guard(&self, guard: Tensor<'_>) {
-        let Some(ids) = self.check("guard", &[guard]) else { return };
+        let Some(ids) = self.check_body("guard", &[guard]) else { return };
         let mut inner = self.inner.borrow_mut();
         let ty = inner.graph.ty(ids[0]).clone();
         if ty == Type::new(DType::Bool, Shape::scalar()) {
@@ -406,6 +406,30 @@ impl GraphBuilder {
         let out = f();
         self.inner.borrow_mut().scope.pop();
         out
+    }
+
+    /// Runs `f` with what it adds going to the graph's body, whatever region is under construction: for state that is
+    /// updated once a call. `f` uses values of the body only.
+    pub fn in_body<R>(&self, f: impl FnOnce() -> R) -> R {
+        let regions = std::mem::take(&mut self.inner.borrow_mut().regions);
+        let out = f();
+        self.inner.borrow_mut().regions = regions;
+        out
+    }
+
+    /// The values of what the interface reads, which are of the graph's body.
+    #[track_caller]
+    fn check_body(&self, what: &str, operands: &[Tensor<'_>]) -> Option<Vec<ValueId>> {
+        let values = self.check(what, operands)?;
+        if self.inner.borrow().regions.is_empty() {
+            return Some(values);
+        }
+        let mistake = Mistake::new(
+            format!("the {what} stands in a nested region"),
+            "make the value a result of the region, and use that outside of it",
+        );
+        self.mistake(what, operands, mistake);
+        None
     }
 
     /// Runs `f`; nodes that it adds carry `loc` as their source line. Passes use it to keep the user's line.

@@ -213,6 +213,15 @@ fn mistakes_are_named() {
                 g.scan(&[c], &[x], plain(), |c, _| (vec![c[0] + leaked.unwrap()], vec![]));
             }),
         ),
+        (
+            "the output stands in a nested region",
+            fault(&|g, x, c| {
+                g.scan(&[c], &[x], plain(), |c, x| {
+                    g.output("y", x[0]);
+                    (c.to_vec(), vec![])
+                });
+            }),
+        ),
     ] {
         assert!(text.contains(want), "{text}");
     }

@@ -189,13 +189,18 @@ impl Recurrent {
                 return None;
             }
             if t.shape() != all || t.dtype() != x.dtype() {
-                let what = format!("the first state is {}{} instead of {}{all}", t.dtype(), t.shape(), x.dtype());
+                let what =
+                    format!("the first state is {}{} instead of {}{all}", t.dtype(), t.shape(), x.dtype());
                 t.mistake(WHAT, what, "give [layers·directions, batch, hidden] of the input's dtype");
                 return None;
             }
         }
         if first.is_some_and(|s| s.cell.is_some() != (self.cell == Cell::Lstm)) {
-            x.mistake(WHAT, "the first state has not the cell's parts", "give cells to an LSTM, and only to it");
+            x.mistake(
+                WHAT,
+                "the first state has not the cell's parts",
+                "give cells to an LSTM, and only to it",
+            );
             return None;
         }
         Some(Steps { batch: batch.clone(), keep, first })
@@ -252,7 +257,8 @@ impl Recurrent {
             let next = self.step(carry, slice[0], before);
             let Some(keep) = slice.get(1) else { return (next.clone(), vec![next[0]]) };
             let keep = keep.expand(1);
-            let kept = next.iter().zip(carry).map(|(new, old)| keep.broadcast(&new.shape()).select(*new, *old));
+            let kept =
+                next.iter().zip(carry).map(|(new, old)| keep.broadcast(&new.shape()).select(*new, *old));
             (kept.collect(), vec![keep.broadcast(&next[0].shape()).select(next[0], 0.0)])
         });
         (done.outputs.remove(0), done.carries)

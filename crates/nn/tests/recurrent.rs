@@ -48,7 +48,8 @@ fn agrees(name: &str, network: Recurrent) {
     }
 
     let graph = g.build().unwrap();
-    let mut own: Vec<String> = shapes(&graph).into_iter().map(|(path, _)| path["net.".len()..].to_string()).collect();
+    let mut own: Vec<String> =
+        shapes(&graph).into_iter().map(|(path, _)| path["net.".len()..].to_string()).collect();
     own.sort();
     let paths: Vec<&str> = recorded.keys().filter_map(|n| n.strip_prefix("parameter/")).collect();
     assert_eq!(own, paths, "{name}: a checkpoint would not load");
@@ -119,7 +120,10 @@ fn impossible_networks_are_named() {
     let state = |g: &'_ GraphBuilder| g.input("h", DType::F32, [2, 2, 4]).value().unwrap();
     for (want, text) in [
         ("has not three axes", fault(&|g, x| drop(lstm.build(g, "lstm", x.reshape([10, 3])).output.rank()))),
-        ("has 0 layers", fault(&|g, x| drop(Recurrent { layers: 0, ..lstm }.build(g, "lstm", x).output.rank()))),
+        (
+            "has 0 layers",
+            fault(&|g, x| drop(Recurrent { layers: 0, ..lstm }.build(g, "lstm", x).output.rank())),
+        ),
         (
             "give integers of shape [2]",
             fault(&|g, x| drop(lstm.build_with(g, "lstm", x, Some(x), None).output.rank())),

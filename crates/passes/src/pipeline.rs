@@ -4,7 +4,7 @@ use crate::indices::Site;
 use crate::plan::{Plan, PlanOptions};
 use crate::schedule::Schedule;
 use crate::{
-    CompileError, Target, cse, decompose, fold, fuse, group, guard, indices, legalize, plan, simplify,
+    CompileError, Target, cse, decompose, fold, fuse, group, guard, hoist, indices, legalize, plan, simplify,
 };
 use onestep_ir::inline_calls;
 use onestep_ir::rewrite::eliminate_dead;
@@ -54,7 +54,7 @@ type GraphPass<'a> = (&'static str, &'a dyn Fn(&Graph) -> Result<Graph, CompileE
 /// Runs all passes on a bound graph.
 pub fn compile(graph: &Graph, target: &dyn Target, options: &Options) -> Result<Compiled, CompileError> {
     graph.verify()?;
-    let passes: [GraphPass<'_>; 10] = [
+    let passes: [GraphPass<'_>; 11] = [
         ("guard", &|g| Ok(guard::guard(g)?)),
         ("decompose", &|g| Ok(decompose::decompose(g, target)?)),
         ("legalize", &|g| Ok(legalize::legalize(g, target)?)),
@@ -63,6 +63,7 @@ pub fn compile(graph: &Graph, target: &dyn Target, options: &Options) -> Result<
         ("simplify-2", &|g| Ok(simplify::simplify(g)?)),
         ("cse", &|g| Ok(cse::cse(g)?)),
         ("dead", &|g| Ok(eliminate_dead(g))),
+        ("hoist", &|g| Ok(hoist::hoist(g)?)),
         ("simplify-3", &|g| Ok(simplify::simplify(g)?)),
         ("dead-2", &|g| Ok(eliminate_dead(g))),
     ];

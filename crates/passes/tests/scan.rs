@@ -5,6 +5,7 @@ mod common;
 
 use common::{check, compiled, reference, same};
 use onestep_autodiff::gradients;
+use onestep_ir::testing::difference;
 use onestep_ir::{DType, Graph, GraphBuilder, Init, Op, Role, ScanOptions, Tensor};
 use onestep_passes::plan::check::check as check_plan;
 use onestep_passes::schedule::{Kernel, ScanKernel, Schedule};
@@ -65,18 +66,21 @@ fn a_scan_is_its_unrolled_form_to_the_bit() {
         let (scan, flat) = (network(length, reverse, false, true), network(length, reverse, true, true));
         check(&scan, 7, 1e-4);
         let run = |graph: &Graph| reference(graph, &compiled(graph, true, true).schedule, 7).2;
-        for (i, (a, b)) in run(&scan).iter().zip(run(&flat)).enumerate() {
-            // Sums of gradients begin at 0.0, which turns -0.0 into 0.0.
-            let positive = |d: &onestep_ir::Dense| d.map_reals(|x| x + 0.0);
-            assert!(same(&positive(a), &positive(&b)), "result {i}: {a:?}\n{b:?}");
+        let names: Vec<&str> = scan.outputs.iter().map(|o| &*o.name).collect();
+        for (name, (a, b)) in names.iter().zip(run(&scan).iter().zip(run(&flat))) {
+            // Gradients of constants are sums over the iterations, each form in its own order.
+            let fine = if ["d0", "d1"].contains(name) { difference(a, &b) < 1e-6 } else { same(a, &b) };
+            assert!(fine, "{name}: {a:?}\n{b:?}");
         }
     }
 }
 
 #[test]
 fn the_body_is_compiled_once() {
-    let all: Vec<_> = [2, 50, 1000].map(|length| compiled(&network(length, false, false, true), true, true)).into();
-    let count = |c: &onestep_passes::pipeline::Compiled| (c.schedule.kernels.len(), c.schedule.kernel_count());
+    let all: Vec<_> =
+        [2, 50, 1000].map(|length| compiled(&network(length, false, false, true), true, true)).into();
+    let count =
+        |c: &onestep_passes::pipeline::Compiled| (c.schedule.kernels.len(), c.schedule.kernel_count());
     assert_eq!(count(&all[0]), count(&all[2]), "{}", all[0].schedule);
     assert_eq!(all[0].graph.nodes.len(), all[2].graph.nodes.len());
     let scratch = |c: &onestep_passes::pipeline::Compiled| -> usize {
@@ -118,7 +122,8 @@ fn nothing_is_copied_that_need_not_be() {
 fn what_must_be_copied_is() {
     let g = GraphBuilder::new("swap");
     let (a, b) = (g.input("a", DType::F32, [4]), g.input("b", DType::F32, [4]));
-    let done = g.scan(&[a, b, a], &[], ScanOptions::times(3), |c, _| (vec![c[1], c[0], c[0] + c[1]], vec![c[2]]));
+    let done =
+        g.scan(&[a, b, a], &[], ScanOptions::times(3), |c, _| (vec![c[1], c[0], c[0] + c[1]], vec![c[2]]));
     done.carries.iter().chain(&done.outputs).enumerate().for_each(|(i, t)| g.output(&i.to_string(), *t));
     let c = check(&g.build().unwrap(), 3, 1e-6);
     assert!(!scans(&c.schedule)[0].plan.commits.is_empty());
@@ -183,11 +188,13 @@ fn a_wrong_plan_of_an_iteration_is_found() {
         change(scan);
         check_plan(&s, &c.plan).expect_err("it is broken")
     };
-    let text = broken(&|s| s.plan.places.iter_mut().for_each(|p| {
-        if let onestep_passes::plan::Place::Arena(at) = p {
-            *at = 0;
-        }
-    }));
+    let text = broken(&|s| {
+        s.plan.places.iter_mut().for_each(|p| {
+            if let onestep_passes::plan::Place::Arena(at) = p {
+                *at = 0;
+            }
+        })
+    });
     assert!(text.starts_with(&format!("k{at}: ")), "{text}");
     assert!(broken(&|s| s.arena = None).contains("does not fit the scratch"));
     assert!(broken(&|s| s.length += 1).contains("another size"));

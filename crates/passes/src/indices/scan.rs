@@ -35,18 +35,19 @@ pub(super) fn tested<'g>(
     operands.insert(last, none);
     let mut results = g.emit_with_region(wider, &operands, &params, |p| {
         let mut args = p.to_vec();
-        let mut least = args.remove(last);
+        let mut least = args.remove(last).value();
         let mut results = splice(g, graph, region, &args, &mut |g, node, operands| {
+            let before = g.tensor(least?);
             if let Some((results, first)) = tested(g, graph, node, operands, tests) {
-                least = least.minimum(first);
+                least = before.minimum(first).value();
                 return Some(results);
             }
             let (number, test) = tests.get(node.results.first()?)?;
             let place = node.operands.iter().position(|v| *v == test.0)?;
-            least = least.minimum(first_bad(g, operands[place], *number, *test));
+            least = before.minimum(first_bad(g, operands[place], *number, *test)).value();
             None
         });
-        results.insert(last, least);
+        results.insert(last, least.map_or(none.poison(), |v| g.tensor(v)));
         results
     });
     (results.len() > last).then(|| {

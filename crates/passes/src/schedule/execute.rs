@@ -81,7 +81,7 @@ fn scan(k: &ScanKernel, around: &Schedule, operands: &[Dense]) -> Result<Vec<Den
     results.extend(k.results[carries.len()..].iter().map(stack));
     for at in k.order() {
         let slice = |d: &Dense| {
-            let n = d.shape[1..].iter().product();
+            let n: usize = d.shape[1..].iter().product();
             d.pick(&d.shape[1..], &(at * n..(at + 1) * n).collect::<Vec<_>>())
         };
         let inputs: Vec<Dense> = sequences.iter().map(slice).chain(constants.iter().cloned()).collect();
