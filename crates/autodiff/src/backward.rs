@@ -9,7 +9,7 @@
 //! path gets `None`.
 
 use crate::AutodiffError;
-use crate::rules::{At, Rule, rule};
+use crate::rules::{At, Rule, rule, scan};
 use onestep_ir::ops::Barrier;
 use onestep_ir::rewrite::splice;
 use onestep_ir::{Def, Graph, GraphBuilder, GraphError, Loc, NodeId, Op, Tensor, Type, ValueId};
@@ -121,7 +121,7 @@ pub(crate) fn sweep<'g>(
     let output_ids = ids(&mut outputs.iter().map(|o| o.0))?;
     let path = g.with_graph(|graph| Path::find(graph, &output_ids, &wrt_ids, extent));
     let mistakes = g.errors().len();
-    // The graph before it grows, which only calls need.
+    // The graph before it grows, which only ops with regions need.
     let before: OnceCell<Graph> = OnceCell::new();
 
     let mut cotangents: HashMap<ValueId, Tensor<'g>> = HashMap::new();
@@ -203,6 +203,10 @@ fn pull<'g>(
             };
             let parts = splice(g, graph, region, &begin, &mut |_, _, _| None);
             through(&at, step, parts)
+        }
+        Rule::Scan(op) => {
+            let graph = before.get_or_init(|| g.with_graph(Graph::clone));
+            scan::pull(&at, op, graph, step.node)
         }
         Rule::Ends(_) => Ok(vec![None; operands.len()]),
     }

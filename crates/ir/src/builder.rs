@@ -9,8 +9,12 @@ use crate::{
     NodeId, Op, Port, Region, Role, Shape, StatePort, Tensor, Type, Update, ValueId,
 };
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+
+mod scan;
+
+pub use scan::{ScanOptions, Scanned};
 
 /// A graph under construction. Handles ([`Tensor`]) borrow it, so that they are `Copy` and read like numbers.
 #[derive(Debug)]
@@ -24,11 +28,44 @@ struct Inner {
     errors: Vec<BuildError>,
     scope: Vec<String>,
     /// Nested regions under construction, innermost last.
-    regions: Vec<Region>,
+    regions: Vec<Open>,
+    /// How many nested regions have been begun.
+    begun: usize,
     /// When set, new nodes get this line instead of their caller's.
     loc: Option<Option<Loc>>,
     /// The checkpoints, inner ones before those around them: name and the nodes built in it.
     checkpoints: Vec<(String, Range<usize>)>,
+}
+
+/// A nested region under construction.
+#[derive(Debug, Default)]
+struct Open {
+    region: Region,
+    /// Which one it is of those that were begun, from 1.
+    number: usize,
+    /// Where parameters declared in it are one for each iteration.
+    stack: Option<Stack>,
+    /// Keys of random numbers, and those that stand for them in this iteration.
+    keys: Vec<(ValueId, ValueId)>,
+}
+
+/// The parameters that a repeated region declares.
+#[derive(Debug)]
+struct Stack {
+    length: usize,
+    /// The number of the iteration.
+    number: ValueId,
+    /// The sequence outside the region, and the slice that is the region's parameter.
+    slices: Vec<(ValueId, ValueId)>,
+}
+
+/// A nested region with what it uses from outside.
+struct Captured {
+    region: Region,
+    /// Sequences of the parameters that it declared; their slices stand behind the parameters that it was opened with.
+    stacked: Vec<ValueId>,
+    /// Values of the regions around it; what stands for them are its last parameters.
+    constants: Vec<ValueId>,
 }
 
 impl Inner {
@@ -38,9 +75,28 @@ impl Inner {
 
     fn region(&mut self) -> &mut Region {
         match self.regions.last_mut() {
-            Some(r) => r,
+            Some(open) => &mut open.region,
             None => &mut self.graph.body,
         }
+    }
+
+    /// The type of a parameter that is `ty` in the innermost open region: with an axis for each repetition around it.
+    fn repeated(&self, ty: Type) -> Type {
+        let lengths = self.regions.iter().filter_map(|open| Some(Dim::fixed(open.stack.as_ref()?.length)));
+        Type::new(ty.dtype, Shape(lengths.chain(ty.shape.0).collect()))
+    }
+
+    /// The slice of a parameter that the innermost open region sees.
+    fn slice(&mut self, mut value: ValueId) -> ValueId {
+        for open in &mut self.regions {
+            let Some(stack) = &mut open.stack else { continue };
+            let whole = self.graph.ty(value);
+            let rest = Type::new(whole.dtype, Shape(whole.shape.0[1..].to_vec()));
+            let slice = self.graph.add_value(rest, Def::Param);
+            stack.slices.push((value, slice));
+            value = slice;
+        }
+        value
     }
 }
 
@@ -212,11 +268,14 @@ impl GraphBuilder {
         if !self.name_is_free("state", &path, loc) {
             return Tensor { g: self, value: None };
         }
+        let stacked = role == Role::Parameter;
+        let ty = if stacked { self.inner.borrow().repeated(ty) } else { ty };
         let Some(ty) = self.interface_type("state", ty, loc) else { return self.poison() };
         let mut inner = self.inner.borrow_mut();
         let value = inner.graph.add_value(ty, Def::Param);
         inner.graph.body.params.push(value);
         inner.graph.states.push(StatePort { name: path.into(), value, role, init });
+        let value = if stacked { inner.slice(value) } else { value };
         Tensor { g: self, value: Some(value) }
     }
 
@@ -275,7 +334,7 @@ impl GraphBuilder {
     /// Names an output.
     #[track_caller]
     pub fn output(&self, name: &str, tensor: Tensor<'_>) {
-        if let Some(value) = self.check("output", &[tensor]).map(|v| v[0])
+        if let Some(value) = self.check_body("output", &[tensor]).map(|v| v[0])
             && self.name_is_free("output", name, Loc::caller())
         {
             self.inner.borrow_mut().graph.outputs.push(Port { name: name.into(), value });
@@ -293,7 +352,7 @@ impl GraphBuilder {
     /// state tensor, and has one update at most.
     #[track_caller]
     pub fn update(&self, state: Tensor<'_>, value: Tensor<'_>, guarded: bool) {
-        let Some(ids) = self.check("update", &[state, value]) else { return };
+        let Some(ids) = self.check_body("update", &[state, value]) else { return };
         let loc = Loc::caller();
         let mut inner = self.inner.borrow_mut();
         let g = &inner.graph;
@@ -322,7 +381,7 @@ impl GraphBuilder {
     /// Sets the commit guard: a `bool` scalar that precedes every guarded update.
     #[track_caller]
     pub fn set_guard(&self, guard: Tensor<'_>) {
-        let Some(ids) = self.check("guard", &[guard]) else { return };
+        let Some(ids) = self.check_body("guard", &[guard]) else { return };
         let mut inner = self.inner.borrow_mut();
         let ty = inner.graph.ty(ids[0]).clone();
         if ty == Type::new(DType::Bool, Shape::scalar()) {
@@ -391,6 +450,30 @@ impl GraphBuilder {
             self.mistake("checkpoint", &[], m);
         }
         out
+    }
+
+    /// Runs `f` with what it adds going to the graph's body, whatever region is under construction: for state that is
+    /// updated once a call. `f` uses values of the body only.
+    pub fn in_body<R>(&self, f: impl FnOnce() -> R) -> R {
+        let regions = std::mem::take(&mut self.inner.borrow_mut().regions);
+        let out = f();
+        self.inner.borrow_mut().regions = regions;
+        out
+    }
+
+    /// The values of what the interface reads, which are of the graph's body.
+    #[track_caller]
+    fn check_body(&self, what: &str, operands: &[Tensor<'_>]) -> Option<Vec<ValueId>> {
+        let values = self.check(what, operands)?;
+        if self.inner.borrow().regions.is_empty() {
+            return Some(values);
+        }
+        let mistake = Mistake::new(
+            format!("the {what} stands in a nested region"),
+            "make the value a result of the region, and use that outside of it",
+        );
+        self.mistake(what, operands, mistake);
+        None
     }
 
     /// Runs `f`; nodes that it adds carry `loc` as their source line. Passes use it to keep the user's line.
@@ -491,42 +574,92 @@ impl GraphBuilder {
             let mut inner = self.inner.borrow_mut();
             let ids: Vec<ValueId> =
                 params.iter().map(|t| inner.graph.add_value(t.clone(), Def::Param)).collect();
-            inner.regions.push(Region { params: ids.clone(), ..Region::default() });
+            inner.begun += 1;
+            let region = Region { params: ids.clone(), ..Region::default() };
+            let number = inner.begun;
+            inner.regions.push(Open { region, number, ..Open::default() });
             ids
         };
         ids.into_iter().map(|v| self.tensor(v)).collect()
+    }
+
+    /// The number of the innermost region under construction, which no other region has; 0 for the body.
+    pub fn innermost_region(&self) -> usize {
+        self.inner.borrow().regions.last().map_or(0, |open| open.number)
     }
 
     /// Ends the innermost open region with its results; `None` when a result is poisoned or the region uses a value
     /// from outside (the mistake is on record).
     #[track_caller]
     pub(crate) fn close_region(&self, op: &str, results: &[Tensor<'_>]) -> Option<Region> {
-        let (mut region, depth) = {
+        let (open, foreign) = self.pop_region(op, results)?;
+        if foreign.is_empty() {
+            return Some(open.region);
+        }
+        let mistake = Mistake::new(
+            "the region uses a value from outside",
+            "pass it as an operand and use the region's parameter",
+        );
+        self.mistake(op, &[], mistake);
+        None
+    }
+
+    /// Ends the innermost open region, which may use values of the regions around it: each becomes a parameter. `None`
+    /// as for [`GraphBuilder::close_region`].
+    #[track_caller]
+    fn capture_region(&self, op: &str, results: &[Tensor<'_>]) -> Option<Captured> {
+        let (Open { mut region, stack, .. }, foreign) = self.pop_region(op, results)?;
+        let (stacked, slices): (Vec<_>, Vec<_>) = stack.into_iter().flat_map(|stack| stack.slices).unzip();
+        let mut inner = self.inner.borrow_mut();
+        let around = inner.regions.iter().map(|open| &open.region).chain([&inner.graph.body]);
+        let visible: HashSet<ValueId> = around.flat_map(|r| inner.graph.defined(r)).collect();
+        let slices_around = inner.regions.iter().filter_map(|open| open.stack.as_ref());
+        let slices_around: HashSet<ValueId> =
+            slices_around.flat_map(|stack| stack.slices.iter().map(|s| s.1)).collect();
+        let constants: Vec<ValueId> = foreign.into_iter().filter(|v| !slices.contains(v)).collect();
+        if constants.iter().any(|v| !visible.contains(v) && !slices_around.contains(v)) {
+            let what = "the region uses a value of a region that is complete";
+            let mistake = Mistake::new(what, "make it a result of that region, and use the op's result");
+            inner.fail(op, vec![], mistake, Loc::caller());
+            return None;
+        }
+        region.params.extend(slices);
+        let mut inside: HashMap<ValueId, ValueId> = HashMap::new();
+        for &v in &constants {
+            let ty = inner.graph.ty(v).clone();
+            let param = inner.graph.add_value(ty, Def::Param);
+            region.params.push(param);
+            inside.insert(v, param);
+        }
+        let swap = |v: &mut ValueId| *v = inside.get(v).copied().unwrap_or(*v);
+        for id in &region.nodes {
+            inner.graph.nodes[id.index()].operands.iter_mut().for_each(swap);
+        }
+        region.results.iter_mut().for_each(swap);
+        Some(Captured { region, stacked, constants })
+    }
+
+    /// Takes the innermost open region, with its results, and what it uses from outside, each once, in the order of use.
+    /// `None` when a result is poisoned or regions nest too deep (the mistake is on record).
+    #[track_caller]
+    fn pop_region(&self, op: &str, results: &[Tensor<'_>]) -> Option<(Open, Vec<ValueId>)> {
+        let (mut open, depth) = {
             let mut inner = self.inner.borrow_mut();
             (inner.regions.pop()?, inner.regions.len() + 1)
         };
-        region.results = self.check(op, results)?;
+        open.region.results = self.check(op, results)?;
+        if depth > Graph::MAX_NESTING {
+            let what = format!("regions nest more than {} deep", Graph::MAX_NESTING);
+            self.mistake(op, &[], Mistake::new(what, "inline some of the calls"));
+            return None;
+        }
         let foreign = self.with_graph(|g| {
-            let nodes = || region.nodes.iter().map(|n| g.node(*n));
-            let own: HashSet<ValueId> =
-                region.params.iter().chain(nodes().flat_map(|n| &n.results)).copied().collect();
-            nodes().flat_map(|n| &n.operands).chain(&region.results).any(|v| !own.contains(v))
+            let mut known: HashSet<ValueId> = g.defined(&open.region).collect();
+            let nodes = open.region.nodes.iter().map(|n| g.node(*n));
+            let uses = nodes.flat_map(|n| &n.operands).chain(&open.region.results);
+            uses.copied().filter(|v| known.insert(*v)).collect()
         });
-        let mistake = if foreign {
-            Mistake::new(
-                "the region uses a value from outside",
-                "pass it as an operand and use the region's parameter",
-            )
-        } else if depth > Graph::MAX_NESTING {
-            Mistake::new(
-                format!("regions nest more than {} deep", Graph::MAX_NESTING),
-                "inline some of the calls",
-            )
-        } else {
-            return Some(region);
-        };
-        self.mistake(op, &[], mistake);
-        None
+        Some((open, foreign))
     }
 
     /// The finished graph, or every mistake at once.
@@ -563,6 +696,12 @@ impl GraphBuilder {
 }
 
 impl Graph {
+    /// The values that a region defines itself: its parameters and its nodes' results.
+    fn defined<'a>(&'a self, r: &'a Region) -> impl Iterator<Item = ValueId> + 'a {
+        let results = r.nodes.iter().flat_map(|n| &self.node(*n).results);
+        r.params.iter().chain(results).copied()
+    }
+
     /// The types at a region's boundary.
     pub fn region_type(&self, r: &Region) -> RegionType {
         let types = |vs: &[ValueId]| vs.iter().map(|v| self.ty(*v).clone()).collect();

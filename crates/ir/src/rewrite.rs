@@ -1,14 +1,15 @@
 //! The one way in which passes rebuild a graph: node by node into a new graph, so that nothing is edited in place
-//! and every shape is inferred again. Also the removal of dead code.
+//! and every shape is inferred again.
 //!
 //! A rewrite keeps the interface (name, dimensions, inputs, states, outputs, updates, guard), the source lines, and
 //! the type of every value that it replaces.
 
 use crate::{
-    Def, Graph, GraphBuilder, GraphError, Mistake, Node, NodeId, Port, Region, StatePort, Tensor, Type,
-    Update, ValueId,
+    Def, Graph, GraphBuilder, GraphError, Mistake, Node, Port, Region, StatePort, Tensor, Type, ValueId,
 };
 use std::collections::HashMap;
+
+pub use crate::dead::{eliminate_dead, region_graph};
 
 /// What a rewrite does with one node: given the new builder, the old node and its new operands, it gives the handles
 /// that replace the node's results, or `None` to copy the node.
@@ -52,7 +53,7 @@ pub fn splice<'g>(
 }
 
 /// A graph without nodes that has the dimensions, inputs and states of `graph`.
-fn interface(graph: &Graph) -> Graph {
+pub(crate) fn interface(graph: &Graph) -> Graph {
     let mut out = Graph { name: graph.name.clone(), dims: graph.dims.clone(), ..Graph::default() };
     let mut map = HashMap::new();
     for &v in &graph.body.params {
@@ -126,84 +127,10 @@ impl<'g> Copier<'_, '_, 'g> {
     }
 }
 
-/// The graph without the nodes that reach neither an output, an update nor the guard; inputs and states stay. Values
-/// and nodes are numbered anew, in order.
-pub fn eliminate_dead(graph: &Graph) -> Graph {
-    let mut live = vec![false; graph.values.len()];
-    for v in graph.roots() {
-        live[v.index()] = true;
-    }
-    mark(graph, &graph.body, &mut live);
-    let mut out = interface(graph);
-    let mut map: HashMap<ValueId, ValueId> =
-        graph.body.params.iter().copied().zip(out.body.params.iter().copied()).collect();
-    out.body.nodes = sweep(graph, &graph.body, &live, &mut map, &mut out);
-    out.outputs = graph.outputs.iter().map(|o| Port { name: o.name.clone(), value: map[&o.value] }).collect();
-    out.updates = graph.updates.iter().map(|u| Update { value: map[&u.value], ..*u }).collect();
-    out.guard = graph.guard.map(|v| map[&v]);
-    out
-}
-
-/// Marks what the marked values of a region are computed from.
-fn mark(graph: &Graph, region: &Region, live: &mut [bool]) {
-    for id in region.nodes.iter().rev() {
-        let node = graph.node(*id);
-        if node.results.iter().any(|v| live[v.index()]) {
-            node.operands.iter().for_each(|v| live[v.index()] = true);
-            for inner in &node.regions {
-                inner.results.iter().for_each(|v| live[v.index()] = true);
-                mark(graph, inner, live);
-            }
-        }
-    }
-}
-
-/// Copies the live nodes of a region, and gives their numbers.
-fn sweep(
-    graph: &Graph,
-    region: &Region,
-    live: &[bool],
-    map: &mut HashMap<ValueId, ValueId>,
-    out: &mut Graph,
-) -> Vec<NodeId> {
-    let mut nodes = vec![];
-    for id in &region.nodes {
-        let node = graph.node(*id);
-        if !node.results.iter().any(|v| live[v.index()]) {
-            continue;
-        }
-        let mut regions = vec![];
-        for inner in &node.regions {
-            let mut new = Region::default();
-            for &v in &inner.params {
-                let param = out.add_value(graph.ty(v).clone(), Def::Param);
-                map.insert(v, param);
-                new.params.push(param);
-            }
-            new.nodes = sweep(graph, inner, live, map, out);
-            new.results = inner.results.iter().map(|v| map[v]).collect();
-            regions.push(new);
-        }
-        let new = NodeId(out.nodes.len() as u32);
-        let results: Vec<ValueId> = (0..)
-            .zip(&node.results)
-            .map(|(i, &v)| {
-                let result = out.add_value(graph.ty(v).clone(), Def::Node(new, i));
-                map.insert(v, result);
-                result
-            })
-            .collect();
-        let operands = node.operands.iter().map(|v| map[v]).collect();
-        out.nodes.push(Node { op: node.op.clone(), operands, results, regions, loc: node.loc });
-        nodes.push(new);
-    }
-    nodes
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::{Binary, BinaryKind, UnaryKind};
+    use crate::ops::{Binary, BinaryKind};
     use crate::{DType, Init, Op, Role, dim};
 
     fn sample() -> Graph {
@@ -255,17 +182,5 @@ mod tests {
         });
         let text = error.unwrap_err().to_string();
         assert!(text.contains("gives (f32[]) in place of (f32[B, 3])"), "{text}");
-    }
-
-    #[test]
-    fn dead_nodes_go() {
-        let a = sample();
-        let b = eliminate_dead(&a);
-        assert_eq!(b.nodes.len() + 2, a.nodes.len());
-        let dead = [Op::from(UnaryKind::Exp), Op::from(UnaryKind::Log)];
-        assert!(b.nodes.iter().all(|n| !dead.contains(&n.op)));
-        assert_eq!((b.inputs.len(), b.states.len(), b.updates.len()), (1, 2, 2));
-        let uses = b.uses();
-        assert!(b.nodes.iter().flat_map(|n| &n.results).all(|v| uses[v.index()] > 0));
     }
 }

@@ -16,10 +16,10 @@ fn eval(graph: &Graph, inputs: &[Dense], mode: Mode) -> Vec<Dense> {
 #[test]
 fn every_name_has_a_sample() {
     let sampled: BTreeSet<&str> = Op::samples().iter().map(|s| s.op.rule().name()).collect();
-    // A sample cannot carry a region: `call` is tested where it is inlined.
-    let names: BTreeSet<&str> = Op::names().into_iter().filter(|n| *n != "call").collect();
+    // A sample cannot carry a region: `call` is tested where it is inlined, `scan` in `scan.rs`.
+    let names: BTreeSet<&str> = Op::names().into_iter().filter(|n| !["call", "scan"].contains(n)).collect();
     assert_eq!(sampled, names);
-    assert_eq!(names.len() + 1, Op::names().len(), "a mnemonic stands twice");
+    assert_eq!(names.len() + 2, Op::names().len(), "a mnemonic stands twice");
 }
 
 #[test]

@@ -33,6 +33,7 @@ fn random_state(g: &GraphBuilder) -> (Tensor<'_>, Tensor<'_>) {
     }
     let key = g.state(KEY, Role::Rng, DType::U32, &[2], Init::Seed);
     let counter = g.state(COUNTER, Role::Rng, DType::U32, &[], Init::ZEROS);
-    g.update(counter, counter + 1.0, true);
+    // Once a call, also where the layer is part of a region that runs several times.
+    g.in_body(|| g.update(counter, counter + 1.0, true));
     (key, counter)
 }

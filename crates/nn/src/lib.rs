@@ -31,6 +31,7 @@ mod images;
 mod init;
 mod layers;
 mod mlp;
+mod recurrent;
 
 pub use activation::Activation;
 pub use attention::{Block, attention, transformer_block};
@@ -43,3 +44,4 @@ pub use layers::{
     LinearOptions, embedding, embedding_with, layer_norm, linear, linear_no_bias, linear_with, rms_norm,
 };
 pub use mlp::{mlp, mlp_classifier};
+pub use recurrent::{Cell, Recurred, Recurrent, RecurrentState};

@@ -172,3 +172,20 @@ fn a_step_that_is_skipped_does_not_count() {
     assert_eq!(state["opt/skipped"].to_f64(), [1.0]);
     assert_eq!((state["rng/counter"].to_f64(), state["opt/step"].to_f64()), (vec![0.0], vec![0.0]));
 }
+
+/// Half of a half is left: the second time draws other numbers than the first.
+#[test]
+fn repeated_layers_draw_numbers_of_their_own() {
+    let g = GraphBuilder::new("repeat");
+    let x = g.input("x", DType::F32, [N]);
+    g.output("y", g.repeat(2, x, |x, _| dropout(&g, "drop", x, 0.5)));
+    let graph = g.build().unwrap();
+    graph.verify().unwrap();
+    let all = masks(&graph, 3, 2);
+    assert_ne!(all[0], all[1]);
+    for mask in all {
+        assert!(mask.iter().all(|y| [0.0, 4.0].contains(y)));
+        let kept = mask.iter().filter(|y| **y != 0.0).count() as f64 / N as f64;
+        assert!((kept - 0.25).abs() < 0.01, "kept {kept}");
+    }
+}

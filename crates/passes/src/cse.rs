@@ -9,13 +9,14 @@ use std::collections::HashMap;
 /// Runs the pass. One walk suffices: operands are merged before their uses.
 pub fn cse(graph: &Graph) -> Result<Graph, GraphError> {
     // The key holds values of the new graph, in which equal things have one name already.
-    let mut seen: HashMap<(Op, Vec<ValueId>), Vec<ValueId>> = HashMap::new();
+    // A region sees nothing of those around it, so each has its own.
+    let mut seen: HashMap<(usize, Op, Vec<ValueId>), Vec<ValueId>> = HashMap::new();
     onestep_ir::rewrite::rewrite(graph, &mut |g, node, operands| {
         if !node.regions.is_empty() || matches!(node.op, Op::Barrier(_)) {
             return None;
         }
         let ids: Vec<ValueId> = operands.iter().map(|t| t.value()).collect::<Option<_>>()?;
-        let key = (node.op.clone(), ids);
+        let key = (g.innermost_region(), node.op.clone(), ids);
         if let Some(known) = seen.get(&key) {
             return Some(known.iter().map(|v| g.tensor(*v)).collect());
         }

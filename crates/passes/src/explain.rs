@@ -164,6 +164,12 @@ impl<'a> Explain<'a> {
             }
             Kernel::Matmul(_) => "a matrix product".to_string(),
             Kernel::Library(l) => format!("library kernel {}", l.op.rule().name()),
+            Kernel::Scan(s) => format!(
+                "a scan: {} kernels, {} times over, with {} bytes of scratch",
+                s.body.kernels.len(),
+                s.length,
+                s.plan.arena_bytes
+            ),
         };
         let mut out = format!(
             "k{k}: {what}\n  {} operations, {} bytes read, {} bytes written",

@@ -5,8 +5,11 @@
 //! It runs on the graph as the user built it, before decomposition, so that a site is an op and a line of theirs.
 
 use onestep_ir::ops::{Attention, AttentionOperands, BinaryKind, Constant, Op, ReduceKind};
-use onestep_ir::{Array, DType, Graph, GraphBuilder, GraphError, Node, Tensor, ValueId};
-use std::collections::HashSet;
+use onestep_ir::rewrite::rewrite;
+use onestep_ir::{Array, DType, Graph, GraphBuilder, GraphError, Loc, Node, Region, Tensor, ValueId};
+use std::collections::{HashMap, HashSet};
+
+mod scan;
 
 /// The name of the output.
 pub const OUTPUT: &str = "$bad_index";
@@ -24,7 +27,7 @@ pub struct Site {
 
 /// What is tested at a node: the operand that holds indices, one more than the largest valid index, and a value that is
 /// always allowed.
-fn tested(graph: &Graph, node: &Node) -> Option<(ValueId, usize, Option<i64>)> {
+fn tested(graph: &Graph, node: &Node) -> Option<Test> {
     let lengths = |op: &Attention, operands: &AttentionOperands<ValueId>| {
         let k = <[usize; 4]>::try_from(graph.ty(operands.k).sizes()).ok()?;
         Some((operands.lengths?, op.layout.arrange(k)[2] + 1, None))
@@ -47,30 +50,59 @@ fn tested(graph: &Graph, node: &Node) -> Option<(ValueId, usize, Option<i64>)> {
     }
 }
 
-/// Runs the pass on a bound graph without calls; gives the sites in the order of their numbers.
-pub fn indices(graph: &Graph) -> Result<(Graph, Vec<Site>), GraphError> {
-    let mut seen: HashSet<(ValueId, usize, Option<i64>)> = HashSet::new();
-    let mut sites = vec![];
-    let g = GraphBuilder::edit(graph.clone());
-    let mut first_bad: Option<Tensor<'_>> = None;
-    for node in graph.body_nodes() {
+/// What is tested, by the first result of the node at which it is: its site's number, and the test.
+type Tests = HashMap<ValueId, (usize, Test)>;
+
+/// See [`tested`].
+type Test = (ValueId, usize, Option<i64>);
+
+/// Numbers the sites of a region and of those in it, in order. What was tested before, or is known to be fine, is none.
+fn number(
+    graph: &Graph,
+    region: &Region,
+    seen: &mut HashSet<Test>,
+    sites: &mut Vec<Site>,
+    tests: &mut Tests,
+) {
+    for node in region.nodes.iter().map(|n| graph.node(*n)) {
+        node.regions.iter().for_each(|inner| number(graph, inner, seen, sites, tests));
         let Some(test) = tested(graph, node) else { continue };
         if !seen.insert(test) || known(graph, test.0, test.1) {
             continue;
         }
-        let (value, bound, allowed) = test;
         let loc = node.loc.map(|l| l.to_string()).unwrap_or_else(|| "the graph's text".to_string());
-        sites.push(Site { op: node.op.rule().name().to_string(), loc, bound });
-        let bad = g.at(node.loc, || out_of_range(&g, g.tensor(value), bound, allowed));
-        let number = g.full(DType::I32, (), sites.len() as f64);
-        let none = g.full(DType::I32, (), i32::MAX as f64);
-        let here = bad.select(number, none);
-        first_bad = Some(match first_bad {
-            None => here,
-            Some(before) => before.minimum(here),
-        });
+        sites.push(Site { op: node.op.rule().name().to_string(), loc, bound: test.1 });
+        tests.insert(node.results[0], (sites.len(), test));
     }
-    let Some(first) = first_bad else { return Ok((graph.clone(), sites)) };
+}
+
+/// Runs the pass on a bound graph without calls; gives the sites in the order of their numbers.
+pub fn indices(graph: &Graph) -> Result<(Graph, Vec<Site>), GraphError> {
+    let (mut sites, mut tests) = (vec![], Tests::new());
+    number(graph, &graph.body, &mut HashSet::new(), &mut sites, &mut tests);
+    if sites.is_empty() {
+        return Ok((graph.clone(), sites));
+    }
+    // In the body the tests come after everything else, so that they change no order. A scan carries the result of its own.
+    let mut waiting: Vec<(Option<Loc>, Waiting)> = vec![];
+    let graph = rewrite(graph, &mut |g, node, operands| {
+        if let Some((results, first)) = scan::tested(g, graph, node, operands, &tests) {
+            waiting.extend(first.value().map(|v| (node.loc, Waiting::Scan(v))));
+            return Some(results);
+        }
+        let (number, test) = tests.get(node.results.first()?)?;
+        let place = node.operands.iter().position(|v| *v == test.0)?;
+        waiting.push((node.loc, Waiting::Test(operands[place].value()?, *number, *test)));
+        None
+    })?;
+    let g = GraphBuilder::edit(graph.clone());
+    let here = |(loc, waiting): &(Option<Loc>, Waiting)| {
+        g.at(*loc, || match *waiting {
+            Waiting::Scan(first) => g.tensor(first),
+            Waiting::Test(v, number, test) => first_bad(&g, g.tensor(v), number, test),
+        })
+    };
+    let Some(first) = waiting.iter().map(here).reduce(|a, b| a.minimum(b)) else { return Ok((graph, sites)) };
     let none = g.full(DType::I32, (), i32::MAX as f64);
     let fine = first.equals(none);
     g.output(OUTPUT, fine.select(g.full(DType::I32, (), 0.0), first));
@@ -85,6 +117,23 @@ pub fn indices(graph: &Graph) -> Result<(Graph, Vec<Site>), GraphError> {
     let built = g.build()?;
     let replaced = guard.and_then(|(before, both)| everywhere(&built, before, both));
     Ok((replaced.unwrap_or(built), sites))
+}
+
+/// What the body of the graph has to test.
+enum Waiting {
+    /// Nothing more: the least number of a site in this scan.
+    Scan(ValueId),
+    /// These indices, at the site of this number.
+    Test(ValueId, usize, Test),
+}
+
+/// The number of a site where the indices are bad, else the largest number.
+fn first_bad<'g>(g: &'g GraphBuilder, indices: Tensor<'g>, number: usize, test: Test) -> Tensor<'g> {
+    let (_, bound, allowed) = test;
+    let bad = out_of_range(g, indices, bound, allowed);
+    let number = g.full(DType::I32, (), number as f64);
+    let none = g.full(DType::I32, (), i32::MAX as f64);
+    bad.select(number, none)
 }
 
 /// The graph with every reader of the old guard reading the new one, so that what is computed from it (a count of skipped

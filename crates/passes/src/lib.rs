@@ -7,6 +7,7 @@ pub mod fold;
 pub mod fuse;
 pub mod group;
 pub mod guard;
+pub mod hoist;
 pub mod indices;
 pub mod legalize;
 pub mod pipeline;

@@ -4,7 +4,7 @@ use crate::indices::Site;
 use crate::plan::{Plan, PlanOptions};
 use crate::schedule::Schedule;
 use crate::{
-    CompileError, Target, cse, decompose, fold, fuse, group, guard, indices, legalize, plan, simplify,
+    CompileError, Target, cse, decompose, fold, fuse, group, guard, hoist, indices, legalize, plan, simplify,
 };
 use onestep_ir::inline_calls;
 use onestep_ir::rewrite::eliminate_dead;
@@ -54,7 +54,7 @@ type GraphPass<'a> = (&'static str, &'a dyn Fn(&Graph) -> Result<Graph, CompileE
 /// Runs all passes on a bound graph.
 pub fn compile(graph: &Graph, target: &dyn Target, options: &Options) -> Result<Compiled, CompileError> {
     graph.verify()?;
-    let passes: [GraphPass<'_>; 10] = [
+    let passes: [GraphPass<'_>; 11] = [
         ("guard", &|g| Ok(guard::guard(g)?)),
         ("decompose", &|g| Ok(decompose::decompose(g, target)?)),
         ("legalize", &|g| Ok(legalize::legalize(g, target)?)),
@@ -63,6 +63,7 @@ pub fn compile(graph: &Graph, target: &dyn Target, options: &Options) -> Result<
         ("simplify-2", &|g| Ok(simplify::simplify(g)?)),
         ("cse", &|g| Ok(cse::cse(g)?)),
         ("dead", &|g| Ok(eliminate_dead(g))),
+        ("hoist", &|g| Ok(hoist::hoist(g)?)),
         ("simplify-3", &|g| Ok(simplify::simplify(g)?)),
         ("dead-2", &|g| Ok(eliminate_dead(g))),
     ];
@@ -95,13 +96,14 @@ pub fn compile(graph: &Graph, target: &dyn Target, options: &Options) -> Result<
         keep(name, &|| g.to_string());
         lines(&g);
     }
-    let mut schedule = if options.fuse { fuse::fuse(&g, target)? } else { fuse::unfused(&g, target)? };
+    let plan_options = PlanOptions { alignment: target.alignment(), ..options.plan };
+    let lower = if options.fuse { fuse::fuse } else { fuse::unfused };
+    let mut schedule = lower(&g, target, &plan_options)?;
     keep("fuse", &|| schedule.to_string());
     if options.fuse {
         schedule = group::group(&schedule);
         keep("group", &|| schedule.to_string());
     }
-    let plan_options = PlanOptions { alignment: target.alignment(), ..options.plan };
     let plan = plan::plan(&schedule, &plan_options).map_err(|e| with_line(e, &g))?;
     keep("plan", &|| plan::PlanOf(&schedule, &plan).to_string());
     Ok(Compiled { graph: g, schedule, plan, sites, dumps, sources, times })

@@ -21,7 +21,7 @@ use onestep_passes::pipeline::{Options, compile};
 use onestep_passes::plan::PlanOptions;
 use onestep_passes::schedule::Schedule;
 use onestep_passes::schedule::execute::{ReferenceTarget, execute};
-use onestep_passes::{CompileError, Target, cse, decompose, fold, guard, indices, legalize, simplify};
+use onestep_passes::{CompileError, Target, cse, decompose, fold, guard, hoist, indices, legalize, simplify};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -122,6 +122,7 @@ impl Case {
             "simplify" => simplify::simplify(g)?,
             "fold" => fold::fold(g)?,
             "cse" => cse::cse(g)?,
+            "hoist" => hoist::hoist(g)?,
             "dead" => eliminate_dead(g),
             other => return Err(CompileError::Internal(format!("there is no pass '{other}'"))),
         })

@@ -11,7 +11,7 @@ use std::time::Duration;
 pub struct KernelReport {
     /// Its name, with sizes.
     pub name: String,
-    /// `loop`, `matmul` or `library`.
+    /// `loop`, `matmul`, `library` or `scan`.
     pub kind: &'static str,
     /// What its loops, or its epilogue, compute: the first few functions.
     pub note: String,
@@ -65,6 +65,7 @@ impl Report {
                 Kernel::Loops(parts) => ("loop", functions(parts)),
                 Kernel::Matmul(m) => ("matmul", functions(m.epilogue.iter().map(|e| &**e))),
                 Kernel::Library(_) => ("library", String::new()),
+                Kernel::Scan(_) => ("scan", String::new()),
             };
             KernelReport { name, kind, note }
         });

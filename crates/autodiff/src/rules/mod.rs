@@ -26,6 +26,7 @@ mod reduce;
 mod reshape;
 mod reverse;
 mod rms_norm;
+pub(crate) mod scan;
 mod scatter_add;
 mod scatter_add_along;
 mod select;
@@ -36,7 +37,7 @@ mod sort;
 mod transpose;
 mod unary;
 
-use onestep_ir::ops::{BinaryKind, UnaryKind};
+use onestep_ir::ops::{BinaryKind, Scan, UnaryKind};
 use onestep_ir::{GraphBuilder, Op, Shape, Tensor};
 
 /// What a rule gives back: a cotangent for each operand. `None` is an exact zero, or an operand that is not wanted.
@@ -56,6 +57,8 @@ pub(crate) enum Rule<'a> {
     Decomposition,
     /// Through the nodes of its region.
     Inline,
+    /// By the scan of the region's derivative: [`scan::pull`].
+    Scan(&'a Scan),
     /// Not at all: nothing flows through it, for this reason, and a path ends here.
     Ends(&'static str),
 }
@@ -107,6 +110,7 @@ pub(crate) fn rule(op: &Op) -> Rule<'_> {
         Op::AttentionGrad(_) => Rule::Decomposition,
         Op::Call(_) => Rule::Inline,
         Op::Barrier(op) => Rule::Explicit(op),
+        Op::Scan(op) => Rule::Scan(op),
         Op::ArgReduce(_) => Rule::Ends("its result is an index"),
         Op::BceWithLogits(op) => Rule::Explicit(op),
         Op::Cumulative(op) => Rule::Explicit(op),
@@ -125,7 +129,7 @@ pub(crate) fn rule(op: &Op) -> Rule<'_> {
 pub fn without_gradient(op: &Op) -> Option<&'static str> {
     match rule(op) {
         Rule::Ends(reason) => Some(reason),
-        Rule::Explicit(_) | Rule::Decomposition | Rule::Inline => None,
+        Rule::Explicit(_) | Rule::Decomposition | Rule::Inline | Rule::Scan(_) => None,
     }
 }
 

@@ -13,6 +13,7 @@ pub mod library;
 pub mod math;
 pub mod pool;
 pub mod program;
+mod scan;
 pub mod tape;
 mod target;
 

@@ -3,7 +3,8 @@
 use crate::error::CpuError;
 use crate::kernel::{Memory, Work};
 use crate::library::{self, gemm::Isa, matmul};
-use crate::pool::Pool;
+use crate::pool::{Pool, Session};
+use crate::scan::Scan;
 use crate::tape::LoopTape;
 use onestep_passes::schedule::{Kernel, Schedule};
 use std::time::Instant;
@@ -19,8 +20,14 @@ pub struct CpuProgram {
     thread_bytes: usize,
 }
 
-/// A kernel of the schedule: parts that do not depend on each other, in one dispatch for each phase.
-struct Step {
+/// A kernel of the schedule.
+enum Step {
+    Dispatch(Dispatch),
+    Scan(Box<Scan>),
+}
+
+/// Parts that do not depend on each other, in one dispatch for each phase.
+struct Dispatch {
     name: String,
     parts: Vec<Part>,
     /// Chunks of all parts together, for each phase.
@@ -47,15 +54,18 @@ impl CpuProgram {
         let mut program =
             CpuProgram { steps: vec![], buffers: schedule.buffers.len(), shared_bytes: 0, thread_bytes: 0 };
         for (number, kernel) in schedule.kernels.iter().enumerate() {
-            let works = works(kernel, schedule, isa)
+            let (step, shared, thread) = Step::new(kernel, schedule, isa)
                 .map_err(|e| CpuError::Kernel { kernel: number, source: Box::new(e) })?;
-            let (step, shared) = Step::new(kernel, works);
-            program.shared_bytes = program.shared_bytes.max(shared);
-            let scratch = step.parts.iter().map(|p| p.work.scratch_bytes()).max().unwrap_or(0);
-            program.thread_bytes = program.thread_bytes.max(scratch.next_multiple_of(ALIGN));
+            program.shared_bytes = program.shared_bytes.max(shared.next_multiple_of(ALIGN));
+            program.thread_bytes = program.thread_bytes.max(thread.next_multiple_of(ALIGN));
             program.steps.push(step);
         }
         Ok(program)
+    }
+
+    /// Bytes of scratch for all threads together, and for each.
+    pub(crate) fn scratch(&self) -> (usize, usize) {
+        (self.shared_bytes, self.thread_bytes)
     }
 
     /// Bytes of scratch that a run by a pool of `threads` needs.
@@ -65,7 +75,10 @@ impl CpuProgram {
 
     /// The kernels' names in order, for reports: op and sizes.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.steps.iter().map(|s| s.name.as_str())
+        self.steps.iter().map(|s| match s {
+            Step::Dispatch(d) => d.name.as_str(),
+            Step::Scan(s) => s.name(),
+        })
     }
 
     /// Runs every kernel in order. Allocates nothing.
@@ -124,27 +137,44 @@ impl CpuProgram {
         done: &mut dyn FnMut(usize),
     ) {
         assert!(buffers.len() >= self.buffers, "a run needs storage for every buffer of its schedule");
-        let session = pool.session();
+        let threads = scratch.wrapping_add(self.shared_bytes);
+        let scratch = Scratch { shared: scratch, threads, stride: self.thread_bytes };
+        // SAFETY: the contract is the same; the scratch is divided as `scratch_bytes` says.
+        unsafe { self.run_steps(&pool.session(), buffers, scratch, done) }
+    }
+
+    /// Runs every kernel in order.
+    ///
+    /// # Safety
+    ///
+    /// As for [`CpuProgram::run`], where the scratch has the bytes of [`CpuProgram::scratch`] in its two parts.
+    pub(crate) unsafe fn run_steps(
+        &self,
+        session: &Session<'_>,
+        buffers: &[*mut u8],
+        scratch: Scratch,
+        done: &mut dyn FnMut(usize),
+    ) {
         for (number, step) in self.steps.iter().enumerate() {
-            for (phase, &chunks) in step.chunks.iter().enumerate() {
-                let place = Shared { buffers, scratch };
-                session.run(chunks, &|thread, chunk| {
-                    let (part, first) = step.part(phase, chunk);
-                    let place = place.get();
-                    let memory = Memory {
-                        buffers: place.buffers,
-                        scratch: place.scratch.wrapping_add(self.shared_bytes + thread * self.thread_bytes),
-                        shared: place.scratch.wrapping_add(part.shared),
-                    };
-                    // SAFETY: the storage is the caller's, by its contract; the scratch areas are disjoint and as
-                    // large as the parts asked for; chunks of a phase are independent by the schedule's (parts)
-                    // and the kernel's (chunks) construction, and phases and kernels run one after the other.
-                    unsafe { part.work.run_chunk(phase, chunk - first, memory) };
-                });
+            match step {
+                // SAFETY: the contract is the same.
+                Step::Dispatch(dispatch) => unsafe { dispatch.run(session, buffers, scratch) },
+                // SAFETY: the contract is the same.
+                Step::Scan(scan) => unsafe { scan.run(session, buffers, scratch) },
             }
             done(number);
         }
     }
+}
+
+/// Where kernels keep what they need meanwhile.
+#[derive(Clone, Copy)]
+pub(crate) struct Scratch {
+    /// For all threads together.
+    pub shared: *mut u8,
+    /// The first thread's own; the next one's is `stride` bytes further.
+    pub threads: *mut u8,
+    pub stride: usize,
 }
 
 /// The parts of a kernel, compiled.
@@ -157,12 +187,28 @@ fn works(kernel: &Kernel, schedule: &Schedule, isa: Isa) -> Result<Vec<Box<dyn W
         }
         Kernel::Matmul(m) => vec![matmul::compile(m, schedule, isa)?],
         Kernel::Library(l) => vec![library::compile(l, schedule, isa)?],
+        // Not a dispatch: `Step::new` takes it.
+        Kernel::Scan(_) => vec![],
     })
 }
 
 impl Step {
-    /// A step and the bytes of shared scratch that it needs.
-    fn new(kernel: &Kernel, works: Vec<Box<dyn Work>>) -> (Step, usize) {
+    /// A step and the bytes of scratch that it needs, for all threads together and for each.
+    fn new(kernel: &Kernel, schedule: &Schedule, isa: Isa) -> Result<(Step, usize, usize), CpuError> {
+        if let Kernel::Scan(s) = kernel {
+            let scan = Scan::new(s, schedule, isa)?;
+            let (shared, thread) = scan.scratch();
+            return Ok((Step::Scan(Box::new(scan)), shared, thread));
+        }
+        let (dispatch, shared) = Dispatch::new(kernel, works(kernel, schedule, isa)?);
+        let thread = dispatch.parts.iter().map(|p| p.work.scratch_bytes()).max().unwrap_or(0);
+        Ok((Step::Dispatch(dispatch), shared, thread))
+    }
+}
+
+impl Dispatch {
+    /// A dispatch and the bytes of shared scratch that it needs.
+    fn new(kernel: &Kernel, works: Vec<Box<dyn Work>>) -> (Dispatch, usize) {
         let phases = works.iter().map(|w| w.phases()).max().unwrap_or(0);
         let mut chunks = vec![0; phases];
         let mut parts = vec![];
@@ -176,7 +222,31 @@ impl Step {
             parts.push(Part { work, first, shared });
             shared += bytes;
         }
-        (Step { name: name(kernel, &parts), parts, chunks }, shared)
+        (Dispatch { name: name(kernel, &parts), parts, chunks }, shared)
+    }
+
+    /// Runs every phase.
+    ///
+    /// # Safety
+    ///
+    /// As for [`CpuProgram::run_steps`].
+    unsafe fn run(&self, session: &Session<'_>, buffers: &[*mut u8], scratch: Scratch) {
+        for (phase, &chunks) in self.chunks.iter().enumerate() {
+            let place = Shared { buffers, scratch };
+            session.run(chunks, &|thread, chunk| {
+                let (part, first) = self.part(phase, chunk);
+                let Shared { buffers, scratch } = place.get();
+                let memory = Memory {
+                    buffers,
+                    scratch: scratch.threads.wrapping_add(thread * scratch.stride),
+                    shared: scratch.shared.wrapping_add(part.shared),
+                };
+                // SAFETY: the storage is the caller's, by its contract; the scratch areas are disjoint and as large as
+                // the parts asked for; chunks of a phase are independent by the schedule's (parts) and the kernel's
+                // (chunks) construction, and phases and kernels run one after the other.
+                unsafe { part.work.run_chunk(phase, chunk - first, memory) };
+            });
+        }
     }
 
     /// The part that owns a chunk, and its first chunk.
@@ -212,7 +282,7 @@ fn name(kernel: &Kernel, parts: &[Part]) -> String {
 #[derive(Clone, Copy)]
 struct Shared<'a> {
     buffers: &'a [*mut u8],
-    scratch: *mut u8,
+    scratch: Scratch,
 }
 
 // SAFETY: the pointers are used as `CpuProgram::run` allows: the storage belongs to the run, not to a thread, and chunks

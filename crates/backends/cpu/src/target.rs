@@ -22,7 +22,7 @@ impl Target for CpuTarget {
 
     fn accepts(&self, op: &Op, operands: &[Type]) -> bool {
         let dtypes: Vec<DType> = operands.iter().map(|t| t.dtype).collect();
-        Self::layouts(op, &dtypes).is_some()
+        matches!(op, Op::Scan(_)) || Self::layouts(op, &dtypes).is_some()
     }
 
     fn takes_strided(&self, op: &Op, _: usize) -> bool {

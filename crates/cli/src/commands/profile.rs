@@ -57,6 +57,7 @@ fn kind(k: &Kernel) -> String {
         Kernel::Matmul(m) if m.epilogue.is_some() => "matmul with an epilogue".to_string(),
         Kernel::Matmul(_) => "matmul".to_string(),
         Kernel::Library(l) => l.op.rule().name().to_string(),
+        Kernel::Scan(_) => "scan".to_string(),
     }
 }
 

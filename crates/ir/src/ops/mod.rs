@@ -37,6 +37,7 @@ mod reduce;
 mod reshape;
 mod reverse;
 mod rms_norm;
+mod scan;
 mod scatter_add;
 mod scatter_add_along;
 mod select;
@@ -86,6 +87,7 @@ pub use reduce::{Reduce, ReduceKind};
 pub use reshape::Reshape;
 pub use reverse::Reverse;
 pub use rms_norm::RmsNorm;
+pub use scan::Scan;
 pub use scatter_add::ScatterAdd;
 pub use scatter_add_along::ScatterAddAlong;
 pub use select::Select;
@@ -207,4 +209,5 @@ table!(
     Cumulative,
     Reverse,
     Sort,
+    Scan,
 );

@@ -221,6 +221,7 @@ impl GraphBuilder {
         let Some(shape) = self.shape("random_bits", shape) else { return Tensor { g: self, value: None } };
         let path = self.path(name);
         let stream = random::stream_id(&path);
+        let key = self.iteration_key(key);
         let repeated = self.with_graph(|g| {
             let same = |op: &Op| matches!(op, Op::RandomBits(r) if r.stream == stream);
             let operands = [key.value, counter.value];

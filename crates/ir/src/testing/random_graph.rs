@@ -9,6 +9,8 @@ use crate::{Array, DType, Dim, Graph, GraphBuilder, Init, Role, Shape, Tensor, T
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+mod scan;
+
 /// The largest magnitude in the pool.
 const TAME: f64 = 4.0;
 /// The most elements of a tensor.
@@ -358,6 +360,9 @@ impl<'g> Maker<'g> {
     fn call(&mut self) -> Tensor<'g> {
         if !self.options.calls {
             return self.unary();
+        }
+        if self.rng.chance(2) {
+            return self.scan();
         }
         let (a, b) = self.pair();
         let nested = self.rng.chance(3);

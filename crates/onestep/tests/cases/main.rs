@@ -12,5 +12,6 @@ mod indices;
 mod numerics;
 mod oracle;
 mod overflow;
+mod scan;
 mod training;
 mod ways;

@@ -8,6 +8,8 @@ pub mod kv_cache;
 mod mlp;
 #[path = "../../examples/own_optimizer.rs"]
 mod own_optimizer;
+#[path = "../../examples/recurrent.rs"]
+mod recurrent;
 
 #[test]
 fn a_classifier_learns_and_is_saved() {
@@ -21,6 +23,12 @@ fn a_classifier_learns_and_is_saved() {
 #[test]
 fn a_gpt_learns_to_count() {
     let [first, last] = gpt::run(60, 4).unwrap();
+    assert!(last < 0.5 * first, "{first} → {last}");
+}
+
+#[test]
+fn a_recurrent_network_learns_to_add() {
+    let [first, last] = recurrent::run(300, 16).unwrap();
     assert!(last < 0.5 * first, "{first} → {last}");
 }
 

@@ -180,11 +180,20 @@ impl<'a> Analysis<'a> {
             for (slot, &v) in node.operands.iter().enumerate() {
                 match self.kinds[at] {
                     Kind::Matmul => self.demand(v, true),
-                    Kind::Library => self.demand(v, self.target.takes_strided(&node.op, slot)),
+                    Kind::Library => self.demand(v, self.takes_strided(node, slot)),
                     Kind::Barrier => self.demand(v, false),
                     _ => {}
                 }
             }
+        }
+    }
+
+    /// Whether an operand of a library kernel may be a strided view. Of a scan's sequence only the first axis may be; the
+    /// kernel sees to that.
+    fn takes_strided(&self, node: &Node, slot: usize) -> bool {
+        match &node.op {
+            Op::Scan(s) => (s.carries..s.carries + s.sequences).contains(&slot),
+            op => self.target.takes_strided(op, slot),
         }
     }
 

@@ -6,6 +6,8 @@
 //!    given a buffer, and fusion starts over.
 //! 4. Matmuls take a loop kernel as their epilogue where the target allows it; and the kernels get an order: `order`.
 //!
+//! The regions of scans become schedules first, each as a program of its own: `scan`.
+//!
 //! [`unfused`] skips the grouping: every node is a kernel of its own. Tests hold the two equal, bit for bit.
 
 mod analysis;
@@ -14,8 +16,10 @@ mod emit;
 mod explain;
 mod index;
 mod order;
+mod scan;
 mod union;
 
+use crate::plan::PlanOptions;
 use crate::schedule::{
     Buffer, BufferId, BufferKind, Kernel, LibraryKernel, LoopKernel, MatmulKernel, Schedule, StateBuffer,
     View,
@@ -25,22 +29,28 @@ use analysis::{Analysis, Kind};
 use cluster::Clusters;
 use emit::{Emit, NeedsBuffer, collapse};
 use onestep_ir::{Def, Graph, Node, NodeId, Op, Region, ValueId};
+use scan::Bodies;
 use std::collections::{BTreeSet, HashMap};
 
 pub use explain::{Provenance, Reason, Role, Waits, provenance};
 
-/// Runs the pass.
-pub fn fuse(graph: &Graph, target: &dyn Target) -> Result<Schedule, CompileError> {
-    run(graph, target, true)
+/// Runs the pass. The bodies of scans are fused, grouped and planned on the way, with these options.
+pub fn fuse(graph: &Graph, target: &dyn Target, plan: &PlanOptions) -> Result<Schedule, CompileError> {
+    run(graph, target, true, plan)
 }
 
 /// One kernel for each node: for tests, and to see what fusion buys.
-pub fn unfused(graph: &Graph, target: &dyn Target) -> Result<Schedule, CompileError> {
-    run(graph, target, false)
+pub fn unfused(graph: &Graph, target: &dyn Target, plan: &PlanOptions) -> Result<Schedule, CompileError> {
+    run(graph, target, false, plan)
 }
 
-fn run(graph: &Graph, target: &dyn Target, merge: bool) -> Result<Schedule, CompileError> {
-    settle(graph, target, merge, |_, schedule| schedule)
+fn run(
+    graph: &Graph,
+    target: &dyn Target,
+    merge: bool,
+    plan: &PlanOptions,
+) -> Result<Schedule, CompileError> {
+    settle(graph, target, merge, plan, |_, schedule| schedule)
 }
 
 /// Groups until every value that needs a buffer has one; `done` sees the analysis with which that was so.
@@ -48,8 +58,10 @@ fn settle<T>(
     graph: &Graph,
     target: &dyn Target,
     merge: bool,
+    plan: &PlanOptions,
     done: impl FnOnce(&Analysis<'_>, Schedule) -> T,
 ) -> Result<T, CompileError> {
+    let bodies = scan::bodies(graph, target, merge, plan)?;
     let (graph, mut forced) = with_copies(graph);
     if !merge {
         let compute = |n: &&Node| {
@@ -68,7 +80,7 @@ fn settle<T>(
     }
     loop {
         let analysis = Analysis::new(&graph, target, &forced)?;
-        match Lower::new(&analysis, merge).schedule() {
+        match Lower::new(&analysis, &bodies, merge).schedule() {
             Ok(schedule) => return Ok(done(&analysis, schedule)),
             Err(Failure::NeedBuffers(values)) => {
                 let before = forced.len();
@@ -149,15 +161,19 @@ enum Failure {
 
 struct Lower<'a, 'g> {
     a: &'a Analysis<'g>,
+    bodies: &'a Bodies,
     clusters: Clusters<'a, 'g>,
     buffers: Vec<Buffer>,
     of: HashMap<ValueId, BufferId>,
+    /// The scratch of each scan that needs any, by its first result.
+    arenas: HashMap<ValueId, BufferId>,
     merge: bool,
 }
 
 impl<'a, 'g> Lower<'a, 'g> {
-    fn new(a: &'a Analysis<'g>, merge: bool) -> Lower<'a, 'g> {
-        Lower { a, clusters: Clusters::form(a, merge), buffers: vec![], of: HashMap::new(), merge }
+    fn new(a: &'a Analysis<'g>, bodies: &'a Bodies, merge: bool) -> Lower<'a, 'g> {
+        let clusters = Clusters::form(a, merge);
+        Lower { a, bodies, clusters, buffers: vec![], of: HashMap::new(), arenas: HashMap::new(), merge }
     }
 
     fn add_buffer(&mut self, v: ValueId, name: String, kind: BufferKind) -> BufferId {
@@ -184,6 +200,9 @@ impl<'a, 'g> Lower<'a, 'g> {
                 (Kind::Matmul | Kind::Library, _) => {
                     for &v in &node.results {
                         self.add_buffer(v, name(v), BufferKind::Temp);
+                    }
+                    if matches!(node.op, Op::Scan(_)) {
+                        self.add_arena(node.results[0]);
                     }
                 }
                 (Kind::Barrier, _) => {
@@ -306,6 +325,9 @@ impl<'a, 'g> Lower<'a, 'g> {
                 return Ok(Kernel::Matmul(matmul));
             }
             return Ok(Kernel::Matmul(self.matmul(at)?));
+        }
+        if let Op::Scan(op) = &node.op {
+            return self.scan(op, node);
         }
         let mut operands = vec![];
         for (slot, &v) in node.operands.iter().enumerate() {

@@ -3,7 +3,8 @@
 //! A loop kernel may write `b` over `a` when it stores `b` once, at the very place where it loads `a`, everywhere and
 //! without bounds, and nothing that depends on `a` is computed in a later stage than `b`. When that place is of the row, the
 //! points of a row share it: what varies in the row and depends on `a` must be of an earlier stage than `b`. A library
-//! kernel that changes a part of its operand may write over that operand, if it reads it as a whole and only so.
+//! kernel that changes a part of its operand may write over that operand, if it reads it as a whole and only so. So may a
+//! scan with a carry: the last value over the first.
 
 use crate::schedule::{BufferId, Expr, Kernel, LoopKernel};
 
@@ -42,6 +43,10 @@ pub fn obstacle(kernel: &Kernel, a: BufferId, b: BufferId) -> Option<&'static st
             let once = l.operands.iter().filter(|o| o.buffer == a).count() == 1;
             let fits = changed.is_some_and(|v| v.buffer == a && v.is_dense() && v.offset == 0) && once;
             (!fits).then_some(OPERAND)
+        }
+        Kernel::Scan(s) => {
+            let carry = s.results[..s.carries.len()].iter().position(|r| *r == b);
+            (!carry.is_some_and(|i| s.carries_in(i, a))).then_some(OPERAND)
         }
     }
 }

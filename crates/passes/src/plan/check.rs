@@ -6,6 +6,7 @@
 //! - Pending copies are intact after the last kernel, and go where they belong; outputs are intact after the copies.
 //! - Every state holds its new value at the end, or its old one if it has no new one.
 //! - Nothing lies beyond the arena, and every offset is aligned for its dtype.
+//! - All this holds for an iteration of each scan, whose buffers have the sizes of what the scan gives them.
 
 use super::{Place, Plan};
 use crate::schedule::{Affine, BufferId, BufferKind, Expr, Kernel, LoopKernel, Schedule};
@@ -84,6 +85,12 @@ pub fn check(s: &Schedule, p: &Plan) -> Result<(), String> {
     };
     let mut written = vec![false; s.buffers.len()];
     for (at, k) in s.kernels.iter().enumerate() {
+        if let Kernel::Scan(scan) = k {
+            let fault = scan.fault(s).or_else(|| check(&scan.body, &scan.plan).err());
+            if let Some(fault) = fault {
+                return Err(format!("k{at}: {fault}"));
+            }
+        }
         let (reads, writes) = (k.reads(), k.writes());
         for &b in &reads {
             if matches!(s.buffer(b).kind, BufferKind::Temp) && !written[b.index()] {
@@ -172,6 +179,12 @@ fn elementwise(k: &Kernel, o: BufferId, w: BufferId, same: bool) -> bool {
                 let v = &l.operands[n];
                 v.buffer == o && v.offset == 0 && v.is_dense()
             }) && l.operands.iter().filter(|v| v.buffer == o).count() == 1
+        }
+        // The first value of a carry is where its last one will be; nothing else of the scan may look there.
+        Kernel::Scan(scan) => {
+            let uses: Vec<_> = scan.operands().enumerate().filter(|(_, v)| v.buffer == o).collect();
+            let carry = scan.results[..scan.carries.len()].iter().position(|r| *r == w);
+            matches!(uses[..], [(i, v)] if Some(i) == carry && v.offset == 0 && v.is_dense())
         }
     }
 }

@@ -10,11 +10,11 @@ pub mod check;
 pub mod pack;
 
 use crate::CompileError;
-use crate::schedule::{BufferId, BufferKind, Schedule};
+use crate::schedule::{BufferId, BufferKind, Kernel, ScanKernel, Schedule};
 use std::fmt;
 
 /// Where a buffer's bytes are during a call.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Place {
     /// In the area where input `n` is fed.
     Input(usize),
@@ -28,7 +28,7 @@ pub enum Place {
 
 /// When a buffer's value is needed, in kernels: from its writer to its last reader. Outputs, and values that are copied
 /// into state at the end, live until one past the last kernel.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Life {
     /// The kernel that writes it.
     pub first: usize,
@@ -54,7 +54,7 @@ impl Default for PlanOptions {
 }
 
 /// Places for every buffer, and what they cost.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Plan {
     /// By [`BufferId`].
     pub places: Vec<Place>,
@@ -68,7 +68,7 @@ pub struct Plan {
     pub state_bytes: usize,
     /// Bytes of the fed inputs.
     pub input_bytes: usize,
-    /// Bytes of the constants.
+    /// Bytes of the constants, those of scans' bodies included.
     pub constant_bytes: usize,
     /// State tensors whose new value is computed elsewhere and copied after the last kernel: source, state index.
     pub commits: Vec<(BufferId, usize)>,
@@ -112,6 +112,9 @@ pub fn plan(schedule: &Schedule, options: &PlanOptions) -> Result<Plan, CompileE
             }
             BufferKind::Temp => None,
         });
+    }
+    for s in scans(schedule) {
+        p.constant_bytes += s.1.plan.constant_bytes;
     }
     let end = schedule.kernels.len();
     let uses = Uses::new(schedule);
@@ -160,6 +163,14 @@ pub fn plan(schedule: &Schedule, options: &PlanOptions) -> Result<Plan, CompileE
     p.places = places.into_iter().map(|x| x.unwrap_or(Place::Arena(0))).collect();
     check::check(schedule, &p).map_err(CompileError::Unsound)?;
     Ok(p)
+}
+
+/// The scans of a schedule, each with the number of its kernel.
+fn scans(schedule: &Schedule) -> impl Iterator<Item = (usize, &ScanKernel)> {
+    schedule.kernels.iter().enumerate().filter_map(|(at, k)| match k {
+        Kernel::Scan(s) => Some((at, &**s)),
+        _ => None,
+    })
 }
 
 /// The life of every buffer.
@@ -271,6 +282,10 @@ impl fmt::Display for PlanOf<'_> {
             writeln!(f, "  state \"{}\" is not updated in place: {why}", schedule.states[*s].name)?;
         }
         writeln!(f, "  arena {} bytes, at most {} live at once", p.arena_bytes, p.live_bytes)?;
+        for (at, s) in scans(schedule) {
+            writeln!(f, "  k{at}, in each of {} iterations:", s.length)?;
+            PlanOf(&s.body, &s.plan).to_string().lines().try_for_each(|line| writeln!(f, "    {line}"))?;
+        }
         f.write_str("}\n")
     }
 }

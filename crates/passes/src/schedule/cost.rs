@@ -60,6 +60,11 @@ impl Kernel {
                 l.operands.iter().for_each(|v| view(v, &mut touched));
                 l.flops(schedule)
             }
+            Kernel::Scan(s) => {
+                s.operands().for_each(|v| view(v, &mut touched));
+                let body = s.body.kernels.iter().map(|k| k.cost(&s.body).flops);
+                body.fold(0, u64::saturating_add).saturating_mul(s.length as u64)
+            }
         };
         let element = |b: &BufferId| schedule.buffer(*b).dtype.size() as u64;
         let whole = |b: &BufferId| product(schedule.buffer(*b).shape.iter().copied());
@@ -68,6 +73,10 @@ impl Kernel {
             .map(|(b, n)| (*n).min(whole(b)).saturating_mul(element(b)))
             .fold(0, u64::saturating_add);
         let mut written = self.writes();
+        if let Kernel::Scan(s) = self {
+            // What stays within an iteration is in cache.
+            written.retain(|b| Some(*b) != s.arena);
+        }
         written.sort();
         written.dedup();
         let written =

@@ -2,7 +2,7 @@
 //! buffer apart, so it says nothing of a plan.
 
 use super::reference::run_loop;
-use super::{BufferKind, Kernel, Schedule, View};
+use super::{BufferKind, Kernel, ScanKernel, Schedule, View};
 use onestep_ir::ops::Matmul;
 use onestep_ir::shape::for_each_index;
 use onestep_ir::{DType, Dense, Mistake, OpRule, Shape, Type};
@@ -59,11 +59,57 @@ pub fn execute(s: &Schedule, inputs: &[Dense], states: &[Dense]) -> Result<Resul
                     keep(&mut memory, *b, r);
                 }
             }
+            Kernel::Scan(k) => {
+                let operands: Vec<Dense> = k.operands().map(|v| gathered(&memory, v)).collect();
+                for (b, r) in k.results.iter().zip(scan(k, s, &operands)?) {
+                    keep(&mut memory, *b, r);
+                }
+            }
         }
     }
     let outputs = s.outputs.iter().map(|(_, b)| memory[b].clone()).collect();
     let states = s.states.iter().map(|st| memory[&st.update.unwrap_or(st.buffer)].clone()).collect();
     Ok(Results { outputs, states })
+}
+
+/// The results of a scan, an iteration after the other: an iteration is a run of the body.
+fn scan(k: &ScanKernel, around: &Schedule, operands: &[Dense]) -> Result<Vec<Dense>, Mistake> {
+    let (carries, rest) = operands.split_at(k.carries.len());
+    let (sequences, constants) = rest.split_at(k.sequences.len());
+    let stack = |b: &super::BufferId| Dense::full(around.buffer(*b).dtype, &around.buffer(*b).shape, 0.0);
+    let mut results: Vec<Dense> = carries.to_vec();
+    results.extend(k.results[carries.len()..].iter().map(stack));
+    for at in k.order() {
+        let slice = |d: &Dense| {
+            let n: usize = d.shape[1..].iter().product();
+            d.pick(&d.shape[1..], &(at * n..(at + 1) * n).collect::<Vec<_>>())
+        };
+        let inputs: Vec<Dense> = sequences.iter().map(slice).chain(constants.iter().cloned()).collect();
+        // The old value of an output is never read.
+        let states: Vec<Dense> = k
+            .body
+            .states
+            .iter()
+            .enumerate()
+            .map(|(i, s)| {
+                let b = k.body.buffer(s.buffer);
+                if i < carries.len() {
+                    Dense { shape: b.shape.clone(), ..results[i].clone() }
+                } else {
+                    Dense::full(b.dtype, &b.shape, 0.0)
+                }
+            })
+            .collect();
+        for (i, state) in execute(&k.body, &inputs, &states)?.states.into_iter().enumerate() {
+            if i < carries.len() {
+                results[i] = state;
+            } else {
+                let places: Vec<usize> = (at * state.len()..(at + 1) * state.len()).collect();
+                results[i].place(&places, &state);
+            }
+        }
+    }
+    Ok(results)
 }
 
 fn keep(memory: &mut BTreeMap<super::BufferId, Dense>, b: super::BufferId, mut value: Dense) {
@@ -103,6 +149,7 @@ impl crate::Target for ReferenceTarget {
                 | ArgReduce(_)
                 | Cumulative(_)
                 | Sort(_)
+                | Scan(_)
         )
     }
     fn takes_strided(&self, op: &onestep_ir::Op, _: usize) -> bool {

@@ -1,13 +1,17 @@
 //! The schedule: ordered kernels over buffers. It is what a backend renders, and the only thing it sees of a program.
 //!
-//! There are two kinds of kernel so far. A **loop kernel** is an iteration domain, an affine map from it to each operand
+//! There are three kinds of kernel so far. A **loop kernel** is an iteration domain, an affine map from it to each operand
 //! (so that broadcast, transpose, slice and padding cost nothing), and a staged body of scalar expressions
-//! (map → reduce → map …). A **library kernel** is one op over strided views: matmul, gather, attention ….
+//! (map → reduce → map …). A **library kernel** is one op over strided views: matmul, gather, attention …. A **scan** is a
+//! schedule of its own that runs a number of times: [`ScanKernel`].
 
 pub mod cost;
 pub mod execute;
 mod print;
 pub mod reference;
+mod scan;
+
+pub use scan::{ScanKernel, slices_are_dense};
 
 use onestep_ir::ops::{BinaryKind, CompareKind, Op, ReduceKind, UnaryKind};
 use onestep_ir::{Array, DType, Role};
@@ -25,7 +29,7 @@ impl BufferId {
 }
 
 /// Who provides a buffer's storage.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum BufferKind {
     /// Input `n` of the call.
     Input(usize),
@@ -38,7 +42,7 @@ pub enum BufferKind {
 }
 
 /// A buffer's description.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Buffer {
     /// For people: what it holds.
     pub name: String,
@@ -353,6 +357,8 @@ pub enum Kernel {
     Matmul(MatmulKernel),
     /// Another op.
     Library(LibraryKernel),
+    /// A schedule that runs a number of times.
+    Scan(Box<ScanKernel>),
 }
 
 impl Kernel {
@@ -366,6 +372,7 @@ impl Kernel {
                 all
             }
             Kernel::Library(l) => l.operands.iter().map(|v| v.buffer).collect(),
+            Kernel::Scan(s) => s.operands().map(|v| v.buffer).collect(),
         };
         out.sort();
         out.dedup();
@@ -378,12 +385,13 @@ impl Kernel {
             Kernel::Loops(parts) => parts.iter().flat_map(|p| p.writes()).collect(),
             Kernel::Matmul(m) => [vec![m.out], m.epilogue.iter().flat_map(|e| e.writes()).collect()].concat(),
             Kernel::Library(l) => l.results.clone(),
+            Kernel::Scan(s) => s.results.iter().copied().chain(s.arena).collect(),
         }
     }
 }
 
 /// A state tensor as the schedule knows it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct StateBuffer {
     /// Its path.
     pub name: Arc<str>,
@@ -396,7 +404,7 @@ pub struct StateBuffer {
 }
 
 /// Ordered kernels over buffers, and the interface of the program.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Default, PartialEq, Eq, Hash, Debug)]
 pub struct Schedule {
     /// Its name.
     pub name: String,

@@ -1,6 +1,6 @@
 //! The schedule's text: what the filetests, `inspect` and the compile report show. It is not read back.
 
-use super::{Access, Affine, BufferId, BufferKind, Expr, Kernel, LoopKernel, Schedule, View};
+use super::{Access, Affine, BufferId, BufferKind, Expr, Kernel, LoopKernel, ScanKernel, Schedule, View};
 use onestep_ir::DType;
 use std::fmt::{self, Display, Formatter};
 
@@ -150,8 +150,27 @@ impl Display for Kernel {
                 let operands: Vec<_> = l.operands.iter().map(|v| v.to_string()).collect();
                 writeln!(f, "  {} {} = {}", l.op.rule().name(), results.join(", "), operands.join(", "))
             }
+            Kernel::Scan(s) => scan(s, f),
         }
     }
+}
+
+/// A scan: its operands by what they are, then the schedule of an iteration, further in.
+fn scan(s: &ScanKernel, f: &mut Formatter<'_>) -> fmt::Result {
+    let results: Vec<_> = s.results.iter().map(|b| b.to_string()).collect();
+    let way = if s.reverse { ", from the last" } else { "" };
+    write!(f, "  scan {} (length {}{way})", results.join(", "), s.length)?;
+    for (what, views) in [("carries", &s.carries), ("sequences", &s.sequences), ("constants", &s.constants)] {
+        let views: Vec<_> = views.iter().map(|v| v.to_string()).collect();
+        if !views.is_empty() {
+            write!(f, " {what} {}", views.join(", "))?;
+        }
+    }
+    if let Some(arena) = s.arena {
+        write!(f, " scratch {arena}")?;
+    }
+    writeln!(f)?;
+    s.body.to_string().lines().try_for_each(|line| writeln!(f, "    {line}"))
 }
 
 impl Display for Schedule {

@@ -12,7 +12,7 @@ use onestep_passes::pipeline::{Compiled, Options, compile};
 use onestep_passes::plan::{Place, Plan, PlanOptions};
 use onestep_passes::schedule::execute::{ReferenceTarget, execute};
 use onestep_passes::schedule::reference::{Memory, Number, run_loop};
-use onestep_passes::schedule::{BufferId, BufferKind, Kernel, Schedule, View};
+use onestep_passes::schedule::{BufferId, BufferKind, Kernel, ScanKernel, Schedule, View};
 use std::collections::BTreeMap;
 
 /// Compiles for the reference target.
@@ -117,6 +117,7 @@ impl Planned {
                     let Ok(results) = l.op.rule().reference(&operands, &types) else { continue };
                     l.results.iter().zip(&results).for_each(|(b, r)| m.put(*b, r));
                 }
+                Kernel::Scan(k) => m.scan(s, k),
             }
         }
         for (b, i) in &p.commits {
@@ -129,7 +130,41 @@ impl Planned {
         outputs.into_iter().chain(s.states.iter().map(|st| m.get(s, st.buffer))).collect()
     }
 
+    /// A scan: the first values go to where the last ones will be, and each iteration is a run in memory of its own.
+    fn scan(&mut self, s: &Schedule, k: &ScanKernel) {
+        for (v, b) in k.carries.iter().zip(&k.results) {
+            let first = self.view(s, v);
+            self.put(*b, &first);
+        }
+        for at in k.order() {
+            let slice = |v: &View| View {
+                buffer: v.buffer,
+                offset: v.offset + at * v.strides[0],
+                shape: v.shape[1..].to_vec(),
+                strides: v.strides[1..].to_vec(),
+            };
+            let slices = k.sequences.iter().map(|v| self.view(s, &slice(v)));
+            let inputs: Vec<Dense> = slices.chain(k.constants.iter().map(|v| self.view(s, v))).collect();
+            // What an iteration writes of each result: all of a carry, a slice of an output.
+            let part = |i: usize| {
+                let b = &k.body.buffer(k.body.states[i].buffer);
+                let offset = if i < k.carries.len() { 0 } else { at * b.numel() };
+                let strides = onestep_ir::row_major(&b.shape);
+                View { buffer: k.results[i], offset, shape: b.shape.clone(), strides }
+            };
+            let states: Vec<Dense> = (0..k.results.len()).map(|i| self.view(s, &part(i))).collect();
+            let after = Planned::run(&k.body, &k.plan, &inputs, &states);
+            for (i, value) in after.iter().enumerate() {
+                self.put_at(k.results[i], part(i).offset, value);
+            }
+        }
+    }
+
     fn put(&mut self, b: BufferId, value: &Dense) {
+        self.put_at(b, 0, value);
+    }
+
+    fn put_at(&mut self, b: BufferId, offset: usize, value: &Dense) {
         let mut value = value.clone();
         value.settle();
         for i in 0..value.len() {
@@ -138,7 +173,7 @@ impl Planned {
             } else {
                 Number::Int(value.ints()[i])
             };
-            self.store(b, i as i64, number);
+            self.store(b, (offset + i) as i64, number);
         }
     }
 
