@@ -24,9 +24,9 @@ SELECTED = {
         zeros zeros_like""",
     "unary": """
         abs acos acosh alias_copy angle asin asinh atan atanh ceil clone conj conj_physical contiguous cos cosh
-        deg2rad erf erfc exp exp2 expm1 floor frac isfinite isinf isnan isneginf isposinf isreal log log10 log1p
-        log2 logical_not logit nan_to_num neg positive rad2deg real reciprocal resolve_conj resolve_neg round
-        rsqrt sgn sigmoid sign signbit sin sinc sinh special.entr special.ndtr sqrt square tan tanh trunc""",
+        deg2rad digamma erf erfc erfinv exp exp2 expm1 floor frac isfinite isinf isnan isneginf isposinf isreal lgamma log log10 log1p
+        log2 logical_not logit mvlgamma nan_to_num neg polygamma positive rad2deg real reciprocal resolve_conj resolve_neg round
+        rsqrt sgn sigmoid sign signbit sin sinc sinh special.entr special.ndtr special.ndtri special.polygamma sqrt square tan tanh trunc""",
     "casts": "bfloat16 bool byte char double float half int long",
     "binary and ternary": """
         __radd__ __rdiv__ __rmod__ __rmul__ __rpow__ __rsub__ add addcdiv addcmul atan2 clamp clamp_max

@@ -8,19 +8,19 @@ use std::sync::Arc;
 
 type Binding = BTreeMap<Arc<str>, usize>;
 
-/// The ops that need every size as a number.
-const NUMBERS: [&str; 0] = [];
+/// The ops that need every size of their operands as a number: the key of random bits has two words.
+const NUMBERS: [&str; 1] = ["random_bits"];
 
-/// The ops that take a part of given size from an axis: a variable one is taken on trust, and binding it to less is the
-/// mistake.
-const PARTS: [&str; 2] = ["dynamic_slice", "dynamic_update_slice"];
+/// The ops that need a certain number of elements along an axis: a variable one is taken on trust, and binding it to less is
+/// the mistake.
+const AT_LEAST: [&str; 4] = ["dynamic_slice", "dynamic_update_slice", "argmax", "argmin"];
 
-/// The types that the op infers once everything is bound; `None` where it is one of [`PARTS`] and does not fit.
+/// The types that the op infers once everything is bound; `None` where it is one of [`AT_LEAST`] and does not fit.
 fn direct(op: &Op, types: &[Type], what: &str) -> Option<Vec<Type>> {
     match op.rule().infer(types) {
         Ok(inferred) => Some(inferred),
         Err(mistake) => {
-            assert!(PARTS.contains(&op.rule().name()), "{what}: {mistake:?}");
+            assert!(AT_LEAST.contains(&op.rule().name()), "{what}: {mistake:?}");
             None
         }
     }

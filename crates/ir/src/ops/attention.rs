@@ -120,7 +120,7 @@ impl Attention {
             if mask.dtype != DType::Bool && mask.dtype != q.dtype {
                 return Err(Mistake::new(
                     format!("the mask is {}", mask.dtype),
-                    format!("give bool (true: may attend) or {} (added to the scores)", q.dtype),
+                    format!("cast it to bool (true: may attend) or {} (added to the scores)", q.dtype),
                 ));
             }
             let fits = |i: usize, full: &Dim| mask.shape.0[i] == *full || mask.shape.0[i].is_one();

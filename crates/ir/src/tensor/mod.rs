@@ -26,6 +26,7 @@ mod sampling_methods;
 mod scatter_methods;
 mod shape_methods;
 mod spatial_methods;
+mod special_methods;
 mod statistics_methods;
 
 pub use fourier_methods::{Complex, FourierNorm};
