@@ -124,7 +124,10 @@ impl<'g> Tensor<'g> {
             let miss = y.erf() - x;
             y = y - miss * (y * y).exp() * (PI.sqrt() / 2.0);
         }
-        let ends = size.equals(1.0).select(given * f64::INFINITY, f64::NAN);
+        let signed = given
+            .less(0.0)
+            .select(self.graph().full(DType::F64, self.shape(), f64::NEG_INFINITY), f64::INFINITY);
+        let ends = size.equals(1.0).select(signed, f64::NAN);
         size.less(1.0).select(y, ends).cast(self.dtype())
     }
 
