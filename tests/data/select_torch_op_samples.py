@@ -24,9 +24,9 @@ SELECTED = {
         zeros zeros_like""",
     "unary": """
         abs acos acosh alias_copy angle asin asinh atan atanh ceil clone conj conj_physical contiguous cos cosh
-        deg2rad erf erfc exp exp2 expm1 floor frac isfinite isinf isnan isneginf isposinf isreal log log10 log1p
-        log2 logical_not logit nan_to_num neg positive rad2deg real reciprocal resolve_conj resolve_neg round
-        rsqrt sgn sigmoid sign signbit sin sinc sinh special.entr special.ndtr sqrt square tan tanh trunc""",
+        deg2rad digamma erf erfc erfinv exp exp2 expm1 floor frac isfinite isinf isnan isneginf isposinf isreal lgamma log log10 log1p
+        log2 logical_not logit mvlgamma nan_to_num neg polygamma positive rad2deg real reciprocal resolve_conj resolve_neg round
+        rsqrt sgn sigmoid sign signbit sin sinc sinh special.entr special.ndtr special.ndtri special.polygamma sqrt square tan tanh trunc""",
     "casts": "bfloat16 bool byte char double float half int long",
     "binary and ternary": """
         __radd__ __rdiv__ __rmod__ __rmul__ __rpow__ __rsub__ add addcdiv addcmul atan2 clamp clamp_max
@@ -39,7 +39,7 @@ SELECTED = {
         outer tensordot vdot""",
     "reductions": """
         all amax amin aminmax any argmax argmin argsort count_nonzero cummax cummin cumprod cumsum
-        cumulative_trapezoid diff dist gradient kthvalue linalg.vector_norm logcumsumexp logsumexp max mean
+        cumulative_trapezoid diff dist gradient kthvalue linalg.matrix_norm linalg.norm linalg.vector_norm logcumsumexp logsumexp max mean
         median min msort nanmean nanmedian nanquantile nansum norm prod quantile renorm sort std std_mean sum
         sum_to_size topk trace trapezoid trapz var var_mean""",
     "masked reductions": """
@@ -59,16 +59,24 @@ SELECTED = {
         view_copy vsplit vstack""",
     "indexing": """
         _unsafe_masked_index _unsafe_masked_index_put_accumulate bucketize gather index_add index_copy
-        index_fill index_put index_reduce index_select nn.functional.embedding nn.functional.embedding_bag
-        nn.functional.interpolate nn.functional.upsample_nearest put scatter scatter_add scatter_reduce
-        searchsorted take take_along_dim""",
+        index_fill index_put index_reduce index_select masked_scatter nn.functional.embedding nn.functional.embedding_bag
+        nn.functional.interpolate nn.functional.upsample_nearest nonzero_static put scatter scatter_add
+        scatter_reduce searchsorted _segment_reduce take take_along_dim""",
     "images": """
         nn.functional.adaptive_avg_pool1d nn.functional.adaptive_avg_pool2d nn.functional.adaptive_avg_pool3d
         nn.functional.adaptive_max_pool1d nn.functional.adaptive_max_pool2d nn.functional.adaptive_max_pool3d
         nn.functional.avg_pool1d nn.functional.avg_pool2d nn.functional.avg_pool3d nn.functional.conv1d
         nn.functional.conv2d nn.functional.conv3d nn.functional.conv_transpose1d nn.functional.conv_transpose2d
         nn.functional.conv_transpose3d nn.functional.max_pool1d nn.functional.max_pool2d nn.functional.max_pool3d
-        nn.functional.upsample_bilinear""",
+        nn.functional.upsample_bilinear nn.functional.max_unpool1d nn.functional.max_unpool2d
+        nn.functional.max_unpool3d max_pool2d_with_indices_backward _upsample_bilinear2d_aa
+        nn.functional.grid_sample grid_sampler_2d grid_sampler_3d""",
+    "complex numbers": "cdouble cfloat complex polar view_as_complex",
+    "Fourier transforms": """
+        fft.fft fft.fft2 fft.fftn fft.fftshift fft.hfft fft.hfft2 fft.hfftn fft.ifft fft.ifft2 fft.ifftn
+        fft.ifftshift fft.ihfft fft.ihfft2 fft.ihfftn fft.irfft fft.irfft2 fft.irfftn fft.rfft fft.rfft2
+        fft.rfftn stft""",
+    "counting": "histc histogram histogramdd mode",
     "activations": """
         _softmax_backward_data log_softmax native_dropout_backward nn.functional.celu nn.functional.elu
         nn.functional.gelu nn.functional.glu nn.functional.hardshrink nn.functional.hardsigmoid
@@ -78,7 +86,7 @@ SELECTED = {
         nn.functional.softsign nn.functional.tanhshrink nn.functional.threshold softmax
         torch.ops.aten._safe_softmax.default""",
     "norms and attention": """
-        _native_batch_norm_legit native_batch_norm native_group_norm native_layer_norm nn.functional.batch_norm
+        _batch_norm_with_update _native_batch_norm_legit native_batch_norm native_group_norm native_layer_norm nn.functional.batch_norm
         nn.functional.group_norm nn.functional.instance_norm nn.functional.layer_norm
         nn.functional.local_response_norm nn.functional.normalize nn.functional.rms_norm
         nn.functional.scaled_dot_product_attention torch.ops.aten._scaled_dot_product_flash_attention_for_cpu""",
@@ -88,19 +96,14 @@ SELECTED = {
         nn.functional.gaussian_nll_loss nn.functional.hinge_embedding_loss nn.functional.huber_loss
         nn.functional.kl_div nn.functional.l1_loss nn.functional.linear_cross_entropy
         nn.functional.margin_ranking_loss nn.functional.mse_loss nn.functional.multi_margin_loss
+        nn.functional.multilabel_margin_loss
         nn.functional.multilabel_soft_margin_loss nn.functional.nll_loss nn.functional.pairwise_distance
         nn.functional.pdist nn.functional.poisson_nll_loss nn.functional.smooth_l1_loss
         nn.functional.soft_margin_loss nn.functional.triplet_margin_loss""",
 }
 EXCEPT = {
     "as_strided/partial_views": "reads storage outside the tensor that was recorded",
-    "index_reduce/amax": "scatter with a maximum",
-    "index_reduce/amin": "scatter with a minimum",
-    "index_reduce/prod": "scatter with a product",
     "norm/nuc": "singular values",
-    "scatter_reduce/amax": "scatter with a maximum",
-    "scatter_reduce/amin": "scatter with a minimum",
-    "scatter_reduce/prod": "scatter with a product",
 }
 
 

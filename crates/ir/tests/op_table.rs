@@ -145,3 +145,32 @@ fn shape_rules_are_total() {
         }
     }
 }
+
+/// Nothing is promoted: an operand in another float dtype is refused, and the remedy is a cast, unless the rule says that
+/// the operand may have its own dtype.
+#[test]
+fn mixed_dtypes_are_refused_with_a_cast() {
+    let mut refused = BTreeSet::new();
+    let mut taken = BTreeSet::new();
+    for sample in Op::samples() {
+        let floats = sample.operands.iter().filter(|(t, _)| t.dtype == DType::F64).count();
+        for i in (0..sample.operands.len()).filter(|_| floats > 1) {
+            let mut mixed = types(&sample);
+            if mixed[i].dtype != DType::F64 {
+                continue;
+            }
+            mixed[i].dtype = DType::F32;
+            let name = sample.op.rule().name();
+            match sample.op.rule().infer(&mixed) {
+                Err(mistake) => {
+                    let text = format!("{mistake:?}");
+                    assert!(text.contains("cast"), "{name}: {text}");
+                    refused.insert(name);
+                }
+                Ok(_) => drop(taken.insert(name)),
+            }
+        }
+    }
+    assert!(refused.len() > 20, "{refused:?}");
+    assert_eq!(taken, BTreeSet::new(), "take operands of two float dtypes");
+}

@@ -1,9 +1,10 @@
-//! Every op's own samples on every runtime, in each float dtype: the compiled graph against the interpreter.
+//! Every op's own samples on every runtime, in each float and integer dtype, and with axes of no elements: the compiled
+//! graph against the interpreter.
 
 use onestep_ir::interp::{Mode, run};
 use onestep_ir::op::{Range, Sample};
 use onestep_ir::testing::{difference, epsilon, graph_of, operand_values};
-use onestep_ir::{Array, DType, Dense, Op, Type};
+use onestep_ir::{Array, DType, Dense, Dim, Op, Shape, Type};
 use onestep_suite::runtimes;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,32 +41,107 @@ fn tolerance(sample: &Sample) -> f64 {
     16.0 * coarsest
 }
 
+/// Whether some element is what reading at no place gives.
+fn unread(a: &Array) -> bool {
+    let nothing = |x: &f64| if a.dtype().is_float() { x.is_nan() } else { *x == 0.0 };
+    a.to_f64().iter().any(nothing)
+}
+
+/// Runs a sample everywhere and compares with the interpreter. `false` where the op itself refuses its operands' values, an
+/// index that is none: then every runtime refuses them too, or reads NaN (0 for integers) there.
+fn compare(sample: &Sample, seed: u64) -> bool {
+    let types: Vec<Type> = sample.operands.iter().map(|(ty, _)| ty.clone()).collect();
+    let graph = graph_of(&sample.op, &types).unwrap();
+    let fed: Vec<Array> = operand_values(sample, seed).iter().map(|d| d.to_array().unwrap()).collect();
+    let dense: Vec<Dense> = fed.iter().map(Dense::from_array).collect();
+    let want = run(&graph, &dense, &BTreeMap::new(), Mode::Declared);
+    for runtime in runtimes::all() {
+        let what = format!("{:?} of {types:?} on {}", sample.op, runtime.name());
+        let (got, want) = match (runtime.run(&graph, &fed), &want) {
+            (Ok(got), Ok(want)) => (got, &want.outputs),
+            (Err(_), Err(_)) => continue,
+            (Ok(got), Err(_)) if got.iter().all(unread) => continue,
+            (got, want) => panic!("{what}: {got:?}, not {want:?}"),
+        };
+        assert_eq!(got.len(), want.len(), "{what}");
+        for (g, w) in got.iter().zip(want) {
+            let d = difference(&Dense::from_array(g), w) / size(w);
+            assert!(d <= tolerance(sample), "{what}: {d}\n{g:?}\n{w:?}");
+        }
+    }
+    want.is_ok()
+}
+
 #[test]
 fn every_op_in_every_float_dtype() {
     let mut seen = BTreeSet::new();
     for (n, sample) in Op::samples().into_iter().enumerate() {
         for dtype in [DType::F64, DType::F32, DType::F16, DType::BF16] {
             let Some(sample) = in_dtype(&sample, dtype) else { continue };
-            let has_f64 = sample.operands.iter().any(|(ty, _)| ty.dtype == dtype);
-            if dtype != DType::F64 && !has_f64 {
+            let has_dtype = sample.operands.iter().any(|(ty, _)| ty.dtype == dtype);
+            if dtype != DType::F64 && !has_dtype {
                 continue;
             }
-            let types: Vec<Type> = sample.operands.iter().map(|(ty, _)| ty.clone()).collect();
-            let graph = graph_of(&sample.op, &types).unwrap();
-            let fed: Vec<Array> =
-                operand_values(&sample, n as u64).iter().map(|d| d.to_array().unwrap()).collect();
-            let dense: Vec<Dense> = fed.iter().map(Dense::from_array).collect();
-            let want = run(&graph, &dense, &BTreeMap::new(), Mode::Declared).unwrap().outputs;
-            for runtime in runtimes::all() {
-                let what = format!("{:?} of {types:?} on {}", sample.op, runtime.name());
-                let got = runtime.run(&graph, &fed).unwrap_or_else(|e| panic!("{what}: {e}"));
-                for (g, w) in got.iter().zip(&want) {
-                    let d = difference(&Dense::from_array(g), w) / size(w);
-                    assert!(d <= tolerance(&sample), "{what}: {d}\n{g:?}\n{w:?}");
-                }
-            }
+            assert!(compare(&sample, n as u64), "{:?} refuses its own sample", sample.op);
             seen.insert((sample.op.rule().name(), dtype.name()));
         }
     }
     assert!(seen.len() > 250, "{}", seen.len());
+}
+
+#[test]
+fn every_op_of_integers_in_every_integer_dtype() {
+    let mut seen = BTreeSet::new();
+    for (n, sample) in Op::samples().into_iter().enumerate() {
+        for dtype in [DType::I8, DType::U8, DType::U32, DType::I64] {
+            let mut sample = sample.clone();
+            let ints =
+                sample.operands.iter_mut().filter(|(ty, _)| matches!(ty.dtype, DType::I32 | DType::I64));
+            let changed = ints.map(|(ty, _)| ty.dtype = dtype).count();
+            let types: Vec<Type> = sample.operands.iter().map(|(ty, _)| ty.clone()).collect();
+            if changed == 0 || sample.op.rule().infer(&types).is_err() {
+                continue;
+            }
+            if compare(&sample, n as u64) {
+                seen.insert((sample.op.rule().name(), dtype.name()));
+            }
+        }
+    }
+    let of =
+        |dtype: &str| seen.iter().filter(|(_, d)| *d == dtype).map(|(name, _)| *name).collect::<Vec<_>>();
+    for dtype in ["u8", "u32", "i64"] {
+        assert_eq!(of("i8").len(), of(dtype).len(), "{:?}, {dtype} {:?}", of("i8"), of(dtype));
+    }
+    assert!(of("i8").len() > 40, "{:?}", of("i8"));
+}
+
+/// Each size in turn is made 0 wherever it stands: the op is refused by its shape rule, with a mistake that says so, or
+/// has the interpreter's result everywhere.
+#[test]
+fn every_op_of_no_elements() {
+    let (mut ran, mut refused) = (BTreeSet::new(), 0);
+    for (n, sample) in Op::samples().into_iter().enumerate() {
+        let sizes = sample.operands.iter().flat_map(|(ty, _)| ty.shape.0.iter().filter_map(Dim::size));
+        for gone in sizes.collect::<BTreeSet<usize>>() {
+            let empty = |d: &Dim| if d.size() == Some(gone) { Dim::fixed(0) } else { d.clone() };
+            let mut sample = sample.clone();
+            let Some(op) = sample.op.map_dims(|d| Some(empty(d))) else { continue };
+            sample.op = op;
+            for (ty, _) in &mut sample.operands {
+                ty.shape = Shape(ty.shape.0.iter().map(empty).collect());
+            }
+            let types: Vec<Type> = sample.operands.iter().map(|(ty, _)| ty.clone()).collect();
+            match sample.op.rule().infer(&types) {
+                Ok(_) => {
+                    compare(&sample, n as u64);
+                    ran.insert(sample.op.rule().name());
+                }
+                Err(mistake) => {
+                    refused += 1;
+                    assert!(format!("{mistake:?}").len() > 20, "{:?} of {types:?}: {mistake:?}", sample.op);
+                }
+            }
+        }
+    }
+    assert!(ran.len() > 90 && refused > 5, "{} ran, {refused} refused", ran.len());
 }

@@ -171,7 +171,7 @@ fn check_mask(mask: &Type, dtype: DType, full: [&Dim; 4]) -> Result<(), Mistake>
     if mask.dtype != DType::Bool && mask.dtype != dtype {
         return Err(Mistake::new(
             format!("the mask is {}", mask.dtype),
-            format!("give bool (true: may attend) or {dtype} (added to the scores)"),
+            format!("cast it to bool (true: may attend) or {dtype} (added to the scores)"),
         ));
     }
     let fits = |(i, (d, full)): (usize, (&Dim, &Dim))| d == full || (i < 2 && d.is_one());

@@ -10,7 +10,9 @@ use crate::ops::{
 use crate::{DType, Dim, GraphBuilder, Mistake, Shape, Type, ValueId};
 
 mod activation_methods;
+mod counting_methods;
 mod einsum;
+mod fourier_methods;
 mod layout_methods;
 mod loss_methods;
 mod math_methods;
@@ -20,13 +22,20 @@ mod order_methods;
 mod random_methods;
 mod reduce_methods;
 mod resize_methods;
+mod sampling_methods;
+mod scatter_methods;
 mod shape_methods;
 mod spatial_methods;
+mod special_methods;
 mod statistics_methods;
 
+pub use fourier_methods::{Complex, FourierNorm};
 pub use loss_methods::CrossEntropyOptions;
 pub use nn_methods::AttentionOptions;
+pub use order_methods::QuantileKind;
 pub use resize_methods::{Interpolation, Resize};
+pub use sampling_methods::{GridSample, Outside};
+pub use scatter_methods::Meeting;
 pub use shape_methods::{concat, stack};
 pub use spatial_methods::{ConvOptions, Divisor};
 

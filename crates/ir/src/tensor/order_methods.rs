@@ -4,6 +4,22 @@ use super::Tensor;
 use crate::ops::{Cumulative, ReduceKind, Sort};
 use crate::{DType, GraphBuilder};
 
+/// What [`Tensor::quantile_by`] gives where the rank q·(n − 1) lies between two elements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum QuantileKind {
+    /// Between the two, by the rank's fraction.
+    #[default]
+    Linear,
+    /// The lower one.
+    Lower,
+    /// The higher one.
+    Higher,
+    /// The nearer one; in the middle, the one of even rank.
+    Nearest,
+    /// The mean of the two.
+    Midpoint,
+}
+
 impl<'g> Tensor<'g> {
     /// The running sum along `axis`: element `i` is the sum of the elements up to and with `i`.
     #[track_caller]
@@ -135,6 +151,12 @@ impl<'g> Tensor<'g> {
     /// elements around rank q·(n − 1). NaN where there is one.
     #[track_caller]
     pub fn quantile(self, q: f64, axis: isize) -> Tensor<'g> {
+        self.quantile_by(q, axis, QuantileKind::Linear)
+    }
+
+    /// [`Tensor::quantile`] with another rule for ranks between two elements.
+    #[track_caller]
+    pub fn quantile_by(self, q: f64, axis: isize, kind: QuantileKind) -> Tensor<'g> {
         let Some(at) = self.axis("quantile", axis) else { return self.poison() };
         let n = self.shape().0[at].size().unwrap_or(0);
         if n == 0 || !(0.0..=1.0).contains(&q) {
@@ -146,9 +168,17 @@ impl<'g> Tensor<'g> {
         }
         let sorted = self.wide().sort(axis, false).0;
         let rank = q * (n - 1) as f64;
-        let (low, high) = (sorted.at(axis, rank.floor() as usize), sorted.at(axis, rank.ceil() as usize));
+        let (below, above) = (rank.floor(), rank.ceil());
+        let element = |rank: f64| sorted.at(axis, rank as usize);
+        let value = match kind {
+            QuantileKind::Lower => element(below),
+            QuantileKind::Higher => element(above),
+            QuantileKind::Nearest => element(rank.round_ties_even()),
+            _ if below == above => element(below),
+            QuantileKind::Midpoint => (element(below) + element(above)) * 0.5,
+            QuantileKind::Linear => element(below) + (element(above) - element(below)) * rank.fract(),
+        };
         let last = sorted.at(axis, n - 1);
-        let value = if rank.fract() == 0.0 { low } else { low + (high - low) * rank.fract() };
         last.is_nan().select(last, value).cast(self.dtype())
     }
 
@@ -156,12 +186,18 @@ impl<'g> Tensor<'g> {
     #[track_caller]
     pub fn nan_median(self, axis: isize) -> Tensor<'g> {
         // The lower of the middle two, at rank ⌊(count − 1)/2⌋.
-        self.numbers_at(axis, 0.5, true)
+        self.numbers_at(axis, 0.5, QuantileKind::Lower)
     }
 
     /// [`Tensor::quantile`] of the elements that are not NaN; NaN where there is none.
     #[track_caller]
     pub fn nan_quantile(self, q: f64, axis: isize) -> Tensor<'g> {
+        self.nan_quantile_by(q, axis, QuantileKind::Linear)
+    }
+
+    /// [`Tensor::nan_quantile`] with another rule for ranks between two elements.
+    #[track_caller]
+    pub fn nan_quantile_by(self, q: f64, axis: isize, kind: QuantileKind) -> Tensor<'g> {
         if !(0.0..=1.0).contains(&q) {
             return self.mistake(
                 "nan_quantile",
@@ -169,12 +205,12 @@ impl<'g> Tensor<'g> {
                 "give a share from 0 to 1",
             );
         }
-        self.numbers_at(axis, q, false)
+        self.numbers_at(axis, q, kind)
     }
 
-    /// The element of rank q·(count − 1) among those that are numbers, interpolated or the one below.
+    /// The element of rank q·(count − 1) among those that are numbers.
     #[track_caller]
-    fn numbers_at(self, axis: isize, q: f64, below: bool) -> Tensor<'g> {
+    fn numbers_at(self, axis: isize, q: f64, kind: QuantileKind) -> Tensor<'g> {
         let Some(at) = self.axis("quantile", axis) else { return self.poison() };
         if self.shape().0[at].size().is_none_or(|n| n == 0) {
             let what = format!("axis {axis} of {} has no known elements", self.shape());
@@ -184,14 +220,23 @@ impl<'g> Tensor<'g> {
         let acc = sorted.dtype();
         let count = sorted.is_nan().not().cast(acc).sum_keep(&[axis]);
         let rank = (count - 1.0).maximum(0.0) * q;
-        let low = rank.floor();
-        let first = sorted.gather_along(axis, low.cast(DType::I32)).squeeze(axis);
-        if below {
-            return first.cast(self.dtype());
-        }
-        let second = sorted.gather_along(axis, rank.ceil().cast(DType::I32)).squeeze(axis);
-        let share = (rank - low).squeeze(axis);
-        share.equals(0.0).select(first, first + (second - first) * share).cast(self.dtype())
+        let (below, above) = (rank.floor(), rank.ceil());
+        let element = |rank: Tensor<'g>| sorted.gather_along(axis, rank.cast(DType::I32)).squeeze(axis);
+        let value = match kind {
+            QuantileKind::Lower => element(below),
+            QuantileKind::Higher => element(above),
+            QuantileKind::Nearest => element(rank.round()),
+            QuantileKind::Linear | QuantileKind::Midpoint => {
+                let (low, high) = (element(below), element(above));
+                let share = (rank - below).squeeze(axis);
+                let between = match kind {
+                    QuantileKind::Midpoint => (low + high) * 0.5,
+                    _ => low + (high - low) * share,
+                };
+                share.equals(0.0).select(low, between)
+            }
+        };
+        value.cast(self.dtype())
     }
 }
 

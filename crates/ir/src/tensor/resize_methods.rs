@@ -5,6 +5,7 @@
 
 use super::Tensor;
 use crate::{Array, Dim, Shape};
+use std::ops::{Add, Mul, Neg};
 
 /// How [`Tensor::resize`] finds what stands between elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,12 +31,15 @@ pub struct Resize<'a> {
     pub align_corners: bool,
     /// Distance of neighbouring results in elements, for each axis, where it is not the ratio of the sizes.
     pub steps: Option<&'a [f64]>,
+    /// Whether linear interpolation to fewer elements weighs all that lie within two steps, as a triangle: nothing is
+    /// passed over.
+    pub antialias: bool,
 }
 
 impl Resize<'_> {
     /// This interpolation between the edges of cells.
     pub fn new(kind: Interpolation) -> Self {
-        Resize { kind, align_corners: false, steps: None }
+        Resize { kind, align_corners: false, steps: None, antialias: false }
     }
 
     /// The distance of neighbouring results along an axis.
@@ -63,6 +67,13 @@ impl Resize<'_> {
         let one = |i: usize| match self.kind {
             Interpolation::Nearest => vec![(inside((i as f64 * step).floor()), 1.0)],
             Interpolation::NearestCell => vec![(inside(((i as f64 + 0.5) * step).floor()), 1.0)],
+            Interpolation::Linear if self.antialias => {
+                let (centre, reach) = ((i as f64 + 0.5) * step, step.max(1.0));
+                let (from, to) = (inside(centre - reach + 0.5), ((centre + reach + 0.5) as usize).min(n));
+                let weight = |k: usize| (1.0 - ((k as f64 - centre + 0.5) / reach).abs()).max(0.0);
+                let total: f64 = (from..to).map(weight).sum();
+                (from..to).map(|k| (k, weight(k) / total)).collect()
+            }
             Interpolation::Linear => {
                 let at = source(i).max(0.0);
                 let (low, t) = (inside(at.floor()), at - at.floor());
@@ -71,14 +82,21 @@ impl Resize<'_> {
             Interpolation::Cubic => {
                 let at = source(i);
                 let (low, t) = (at.floor(), at - at.floor());
-                let near = |t: f64| (1.25 * t - 2.25) * t * t + 1.0;
-                let far = |t: f64| ((-0.75 * t + 3.75) * t - 6.0) * t + 3.0;
-                let weights = [far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)];
-                weights.iter().enumerate().map(|(k, &w)| (inside(low + k as f64 - 1.0), w)).collect()
+                cubic_weights(t).iter().enumerate().map(|(k, &w)| (inside(low + k as f64 - 1.0), w)).collect()
             }
         };
         (0..out).map(one).collect()
     }
+}
+
+/// The weights of the four neighbours of a place that lies `t` behind the second one (Keys, 1981; with −0.75).
+pub(super) fn cubic_weights<T>(t: T) -> [T; 4]
+where
+    T: Copy + Add<f64, Output = T> + Mul<f64, Output = T> + Mul<T, Output = T> + Neg<Output = T>,
+{
+    let near = |t: T| (t * 1.25 + -2.25) * t * t + 1.0;
+    let far = |t: T| ((t * -0.75 + 3.75) * t + -6.0) * t + 3.0;
+    [far(t + 1.0), near(t), near(-t + 1.0), far(-t + 2.0)]
 }
 
 impl<'g> Tensor<'g> {

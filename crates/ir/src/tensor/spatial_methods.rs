@@ -143,6 +143,44 @@ impl<'g> Tensor<'g> {
         (out[0], out.get(1).copied().unwrap_or(out[0]))
     }
 
+    /// The inverse of [`Tensor::max_pool_with_indices`]: over the last axes, as many as `out` has sizes, each element at its
+    /// place of `indices` (integers of this tensor's shape) among spatial elements of the sizes `out`, in row-major order;
+    /// zeros elsewhere. Of elements with one place, which windows that overlap have, the mean.
+    #[track_caller]
+    pub fn max_unpool(self, indices: Tensor<'g>, out: &[usize]) -> Tensor<'g> {
+        if self.value.is_none() || indices.value.is_none() {
+            return self.poison();
+        }
+        let Some(own) = self.spatial(out.len()).filter(|_| self.shape() == indices.shape()) else {
+            let what = format!("{} with places {} does not unpool to {out:?}", self.shape(), indices.shape());
+            return self.mistake("max_unpool", what, "give both one shape whose last axes have sizes");
+        };
+        let lead = self.shape().0[..self.rank() - out.len()].to_vec();
+        let with =
+            |sizes: &[usize]| Shape([lead.clone(), sizes.iter().copied().map(Dim::fixed).collect()].concat());
+        let flat = |t: Tensor<'g>| t.reshape(with(&[own.iter().product()]));
+        let none = self.g.full(self.dtype(), with(&[out.iter().product()]), 0.0);
+        let spread = |t: Tensor<'g>| none.scatter_add_along(-1, flat(indices), flat(t));
+        let count = spread(self.g.full(self.dtype(), self.shape(), 1.0));
+        (spread(self) / count.maximum(1.0)).reshape(with(out))
+    }
+
+    /// The p-norm of each window over the last axes, as many as `kernel` has sizes: PyTorch's `lp_pool` for even p, which
+    /// raises elements, not their magnitudes. The gradient is 0 at 0.
+    #[track_caller]
+    pub fn lp_pool(self, p: f64, kernel: &[usize], window: Window) -> Tensor<'g> {
+        let x = self.wide();
+        let size = x.abs();
+        let norm = match p {
+            f64::INFINITY => size.max_pool(kernel, window),
+            1.0 => size.sum_pool(kernel, window),
+            2.0 => x.square().sum_pool(kernel, window).safe_sqrt(),
+            p if p > 0.0 => size.magnitude_pow(p).sum_pool(kernel, window).magnitude_pow(1.0 / p),
+            _ => return self.mistake("lp_pool", format!("there is no {p}-norm of windows"), "use p above 0"),
+        };
+        norm.cast(self.dtype())
+    }
+
     /// The sum of each window over the last axes, as many as `kernel` has sizes; padding counts as 0.
     #[track_caller]
     pub fn sum_pool(self, kernel: &[usize], window: Window) -> Tensor<'g> {

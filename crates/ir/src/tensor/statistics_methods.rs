@@ -85,13 +85,21 @@ impl<'g> Tensor<'g> {
             1.0 => size.sum(axes),
             2.0 => x.square().sum(axes).safe_sqrt(),
             _ => {
-                let total = size.pow(p).sum(axes);
+                let total = size.magnitude_pow(p).sum(axes);
                 let zero = total.equals(0.0);
                 let root = zero.select(1.0, total).pow(1.0 / p);
                 zero.select(if p > 0.0 { 0.0 } else { f64::INFINITY }, root)
             }
         };
         norm.cast(self.dtype())
+    }
+
+    /// xᵖ of magnitudes, with slope 0 at 0, where that of a power below 1 is infinite.
+    #[track_caller]
+    pub(super) fn magnitude_pow(self, p: f64) -> Tensor<'g> {
+        let zero = self.equals(0.0);
+        let at_zero = if p > 0.0 { 0.0 } else { f64::INFINITY };
+        zero.select(at_zero, zero.select(1.0, self).pow(p))
     }
 
     /// The same with the axes kept at size 1.

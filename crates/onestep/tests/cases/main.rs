@@ -5,6 +5,7 @@ mod common;
 
 mod contracts;
 mod decode;
+mod dims;
 mod dropout;
 mod errors;
 mod hostile;

@@ -2,7 +2,7 @@
 
 use super::Entry;
 use super::call::{Built, Call, KEYWORD, Trouble};
-use super::helpers::{one, sizes};
+use super::helpers::{fixed, like, one, sizes};
 use crate::samples::Value;
 use onestep_ir::ops::Window;
 use onestep_ir::{DType, Divisor, Tensor};
@@ -41,6 +41,20 @@ pub const TABLE: &[Entry] = &[
     ("nn.functional.max_pool1d", |c| max_pool(c, 1)),
     ("nn.functional.max_pool2d", |c| max_pool(c, 2)),
     ("nn.functional.max_pool3d", |c| max_pool(c, 3)),
+    ("max_pool2d_with_indices_backward", |c| {
+        // The gradient of the sum of all maxima: ones where they stand.
+        let (y, places) = max_pooled(c, 2)?;
+        one(summed(like(y, 1.0), places, &sizes(c.x()?)[2..]))
+    }),
+    ("nn.functional.max_unpool1d nn.functional.max_unpool2d nn.functional.max_unpool3d", |c| {
+        let (x, places) = (c.x()?, c.tensor(1, "indices")?);
+        let out: Vec<usize> = c.ints(KEYWORD, "output_size")?[2..].iter().map(|&n| n as usize).collect();
+        // Where windows overlap, elements that are equal have one place. Ours is their mean, with its gradient; PyTorch's is
+        // one of them, with the gradient of their sum: the difference is brought on a grid, whose steps are flat.
+        let (mean, sum) = (x.max_unpool(places, &out), summed(x, places, &out));
+        let grid = 2f64.powi(40);
+        one(sum - ((sum - mean) * grid).round() / grid)
+    }),
     ("nn.functional.avg_pool1d", |c| avg_pool(c, 1)),
     ("nn.functional.avg_pool2d", |c| avg_pool(c, 2)),
     ("nn.functional.avg_pool3d", |c| avg_pool(c, 3)),
@@ -81,15 +95,30 @@ fn window(c: &Call<'_, '_>, kernel: &[usize]) -> Result<Window, Trouble> {
 }
 
 fn max_pool<'g>(c: &Call<'_, 'g>, axes: usize) -> Built<'g> {
+    let (y, places) = max_pooled(c, axes)?;
+    let both = c.flag(6, "return_indices", false)?;
+    Ok(if both { vec![y, places.cast(DType::I64)] } else { vec![y] })
+}
+
+/// The maxima, and their places among the spatial elements.
+fn max_pooled<'g>(c: &Call<'_, 'g>, axes: usize) -> Result<(Tensor<'g>, Tensor<'g>), Trouble> {
     let x = c.x()?;
     let kernel = each(c, 1, "kernel_size", axes, 1)?;
     let mut window = window(c, &kernel)?.dilations(&each(c, 4, "dilation", axes, 1)?);
     if c.flag(5, "ceil_mode", false)? {
         window = window.to_the_end(&sizes(x)[x.rank() - axes..], &kernel);
     }
-    let (y, places) = x.max_pool_with_indices(&kernel, window);
-    let both = c.flag(6, "return_indices", false)?;
-    Ok(if both { vec![y, places.cast(DType::I64)] } else { vec![y] })
+    Ok(x.max_pool_with_indices(&kernel, window))
+}
+
+/// The sum of what has each place among the last axes of sizes `out`.
+fn summed<'g>(values: Tensor<'g>, places: Tensor<'g>, out: &[usize]) -> Tensor<'g> {
+    let of = sizes(values);
+    let (lead, own) = of.split_at(of.len() - out.len());
+    let flat = |n: &[usize]| fixed(&[lead, &[n.iter().product()]].concat());
+    let none = values.graph().full(values.dtype(), flat(out), 0.0);
+    let sum = none.scatter_add_along(-1, places.reshape(flat(own)), values.reshape(flat(own)));
+    sum.reshape(fixed(&[lead, out].concat()))
 }
 
 fn avg_pool<'g>(c: &Call<'_, 'g>, axes: usize) -> Built<'g> {

@@ -7,6 +7,7 @@ use onestep_ir::{CrossEntropyOptions, DType, Tensor};
 use std::f64::consts::PI;
 
 pub const TABLE: &[Entry] = &[
+    ("nn.functional.multilabel_margin_loss", multilabel_margin),
     ("nn.functional.mse_loss", |c| pair(c, |x, t| (x - t).square())),
     ("nn.functional.l1_loss", |c| pair(c, |x, t| (x - t).abs())),
     ("nn.functional.smooth_l1_loss", |c| {
@@ -165,6 +166,24 @@ pub const TABLE: &[Entry] = &[
         together(c, if single { loss.reshape(fixed(&[])) } else { loss })
     }),
 ];
+
+/// The multi-label margin loss: the labels of each row, `[rows, classes]`, up to the first negative one.
+fn multilabel_margin<'g>(c: &Call<'_, 'g>) -> Built<'g> {
+    let (x, labels) = (c.x()?, c.tensor(1, "target")?);
+    let classes = sizes(x).last().copied().unwrap_or(1);
+    let rows = sizes(x).iter().product::<usize>() / classes.max(1);
+    let single = x.rank() < 2;
+    let (x, labels) = (x.reshape([rows, classes]), labels.reshape([rows, classes]));
+    let named = labels.less(0.0).cast(DType::I64).cumsum(1).equals(0.0);
+    let label = named.select(labels, 0.0);
+    // Rows, labels, classes: every named class against every class without a name.
+    let class = c.g.iota(label.dtype(), [rows, classes, classes], 2);
+    let own = named.expand(2).and(label.expand(2).equals(class)).any_over(&[1]);
+    let gap = x.expand(1) - x.gather_along(1, label).expand(2) + 1.0;
+    let counts = named.expand(2).and(own.not().expand(1));
+    let loss = counts.select(gap.relu(), 0.0).sum(&[1, 2]) / classes as f64;
+    together(c, if single { loss.reshape(fixed(&[])) } else { loss })
+}
 
 /// max(x, 0), as PyTorch's `clamp_min`: its slope at 0 is 1.
 fn hinge(x: Tensor<'_>) -> Tensor<'_> {

@@ -10,6 +10,8 @@ mod binary;
 mod call;
 mod constants;
 mod convolutions;
+mod counting;
+mod fourier;
 mod gaps;
 mod helpers;
 mod indexing;
@@ -23,6 +25,7 @@ mod order;
 mod pads;
 mod prefix;
 mod reductions;
+mod sampling;
 mod scatters;
 mod shape;
 mod unary;
@@ -49,6 +52,8 @@ fn table() -> &'static BTreeMap<&'static str, Build> {
             binary::TABLE,
             constants::TABLE,
             convolutions::TABLE,
+            counting::TABLE,
+            fourier::TABLE,
             indexing::TABLE,
             interpolate::TABLE,
             layout::TABLE,
@@ -60,6 +65,7 @@ fn table() -> &'static BTreeMap<&'static str, Build> {
             pads::TABLE,
             prefix::TABLE,
             reductions::TABLE,
+            sampling::TABLE,
             scatters::TABLE,
             shape::TABLE,
             unary::TABLE,

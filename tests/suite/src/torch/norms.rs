@@ -3,7 +3,7 @@
 use super::Entry;
 use super::call::{Built, Call, KEYWORD, Trouble};
 use super::helpers::{at_least, fixed, kept, like, norm, one, signed, sizes};
-use onestep_ir::Tensor;
+use onestep_ir::{DType, Tensor};
 
 pub const TABLE: &[Entry] = &[
     ("nn.functional.layer_norm", |c| {
@@ -24,7 +24,7 @@ pub const TABLE: &[Entry] = &[
     }),
     ("nn.functional.rms_norm", |c| {
         let (x, n) = rows(c, c.x()?)?;
-        let least = if x.dtype() == onestep_ir::DType::F64 { f64::EPSILON } else { f32::EPSILON as f64 };
+        let least = if x.dtype() == DType::F64 { f64::EPSILON } else { f32::EPSILON as f64 };
         let y = x.rms_norm(flat(c, 2, "weight", 1.0, n)?, c.number_or(3, "eps", least)?);
         one(y.reshape(c.x()?.shape()))
     }),
@@ -59,6 +59,14 @@ pub const TABLE: &[Entry] = &[
         let (weight, bias) = (c.maybe(1, "weight")?, c.maybe(2, "bias")?);
         let (mean, var) = (c.maybe(3, "running_mean")?, c.maybe(4, "running_var")?);
         batch_norm(c, [weight, bias, mean, var], c.flag(5, "training", false)?, c.number(7, "eps")?)
+    }),
+    ("_batch_norm_with_update", |c| {
+        let (weight, bias) = (c.maybe(1, "weight")?, c.maybe(2, "bias")?);
+        let (mean, var) = (c.maybe(3, "running_mean")?, c.maybe(4, "running_var")?);
+        let mut found = batch_norm(c, [weight, bias, mean, var], true, c.number(6, "eps")?)?;
+        // Memory that PyTorch reserves for its backward pass: none here.
+        found.push(c.g.full(DType::U8, [0], 0.0));
+        Ok(found)
     }),
     ("nn.functional.local_response_norm", |c| {
         let (size, alpha, beta) =

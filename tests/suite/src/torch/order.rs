@@ -4,7 +4,7 @@ use super::Entry;
 use super::call::{Built, Call, KEYWORD, Trouble};
 use super::helpers::{along, kept, one, sizes};
 use crate::samples::Value;
-use onestep_ir::{DType, Tensor};
+use onestep_ir::{DType, QuantileKind, Tensor};
 
 pub const TABLE: &[Entry] = &[
     ("sort", |c| {
@@ -70,8 +70,12 @@ pub const TABLE: &[Entry] = &[
         let y = along(x, axis, |x, a| x.nan_median(a).expand(a as usize));
         one(if c.flag(2, "keepdim", false)? || x.rank() == 0 { y } else { y.squeeze(axis as isize) })
     }),
-    ("quantile", |c| quantiles(c, |x, q, a| x.quantile(q, a))),
-    ("nanquantile", |c| quantiles(c, |x, q, a| x.nan_quantile(q, a))),
+    ("quantile", |c| quantiles(c, Tensor::quantile_by)),
+    ("nanquantile", |c| quantiles(c, Tensor::nan_quantile_by)),
+    ("mode", |c| {
+        let axis = c.axis(c.x()?.rank(), 1, "dim", -1)?;
+        ranked(c, axis, c.flag(2, "keepdim", false)?, |x, a| x.mode(a))
+    }),
 ];
 
 /// Sorted values and their places.
@@ -101,11 +105,18 @@ fn ranked<'g>(
 }
 
 /// A quantile by `f` along the axis that the call names, or of all elements.
-fn quantiles<'g>(c: &Call<'_, 'g>, f: impl FnOnce(Tensor<'g>, f64, isize) -> Tensor<'g>) -> Built<'g> {
+fn quantiles<'g>(
+    c: &Call<'_, 'g>,
+    f: impl FnOnce(Tensor<'g>, f64, isize, QuantileKind) -> Tensor<'g>,
+) -> Built<'g> {
     let x = c.x()?;
-    if c.text(KEYWORD, "interpolation", "linear")? != "linear" {
-        return Err(Trouble::Refused("quantile with another interpolation than linear"));
-    }
+    let kind = match c.text(KEYWORD, "interpolation", "linear")? {
+        "lower" => QuantileKind::Lower,
+        "higher" => QuantileKind::Higher,
+        "nearest" => QuantileKind::Nearest,
+        "midpoint" => QuantileKind::Midpoint,
+        _ => QuantileKind::Linear,
+    };
     if let Value::Tensor(_) = c.get(1, "q") {
         return Err(Trouble::Refused("quantile at ranks that are data"));
     }
@@ -113,11 +124,11 @@ fn quantiles<'g>(c: &Call<'_, 'g>, f: impl FnOnce(Tensor<'g>, f64, isize) -> Ten
     one(match c.maybe_int(2, "dim")? {
         Some(_) if x.rank() > 0 => {
             let axis = c.axis(x.rank(), 2, "dim", 0)?;
-            kept(f(x, q, axis as isize), x, &[axis], keep)
+            kept(f(x, q, axis as isize, kind), x, &[axis], keep)
         }
         _ => {
             let axes: Vec<usize> = (0..x.rank()).collect();
-            kept(f(x.flatten(), q, 0), x, &axes, keep)
+            kept(f(x.flatten(), q, 0, kind), x, &axes, keep)
         }
     })
 }

@@ -36,8 +36,17 @@ pub const TABLE: &[Entry] = &[
     ("std", |c| spread(c).map(|s| vec![s.0.safe_sqrt()])),
     ("var_mean", |c| spread(c).map(|s| vec![s.0, s.1])),
     ("std_mean", |c| spread(c).map(|s| vec![s.0.safe_sqrt(), s.1])),
-    ("norm linalg.vector_norm", |c| {
+    ("norm linalg.vector_norm linalg.norm linalg.matrix_norm", |c| {
         let x = c.x()?;
+        let of_matrices = match c.sample.key.as_str() {
+            "linalg.matrix_norm" => true,
+            "norm" | "linalg.vector_norm" => false,
+            _ => x.rank() > 1,
+        };
+        // Frobenius's is the length of all elements; the others are of singular values, or of rows.
+        if of_matrices && !matches!(c.get(1, "ord"), Value::None) && c.text(1, "ord", "fro") != Ok("fro") {
+            return Err(Trouble::Refused(super::gaps::DECOMPOSITION));
+        }
         let p = match c.get(1, if c.sample.key.starts_with("linalg") { "ord" } else { "p" }) {
             Value::Text(_) | Value::None => 2.0,
             Value::Float(p) => *p,

@@ -5,7 +5,7 @@ use super::call::{Call, KEYWORD, Trouble};
 use super::helpers::{fixed, like, one, sizes};
 use super::indexing::{counted, flat_places, part};
 use crate::samples::Value;
-use onestep_ir::{DType, Tensor};
+use onestep_ir::{DType, Meeting, Tensor};
 
 pub const TABLE: &[Entry] = &[
     ("scatter_add", |c| scattered(c, |x, added, _| x + added)),
@@ -23,6 +23,46 @@ pub const TABLE: &[Entry] = &[
     ("scatter_reduce/mean", |c| {
         let own = c.flag(KEYWORD, "include_self", true)?;
         scattered(c, |x, added, count| mean(x, added, count, own))
+    }),
+    ("scatter_reduce/prod", |c| met(c, Meeting::Prod)),
+    ("scatter_reduce/amax", |c| met(c, Meeting::Max)),
+    ("scatter_reduce/amin", |c| met(c, Meeting::Min)),
+    ("index_reduce/prod", |c| met_by_index(c, Meeting::Prod)),
+    ("index_reduce/amax", |c| met_by_index(c, Meeting::Max)),
+    ("index_reduce/amin", |c| met_by_index(c, Meeting::Min)),
+    ("_segment_reduce", |c| {
+        let (x, axis) = (c.x()?, c.axis(c.x()?.rank(), KEYWORD, "axis", 0)?);
+        if x.rank() != 1 {
+            return Err(Trouble::Refused("segments of more than a vector"));
+        }
+        let ends = match c.maybe(KEYWORD, "lengths")? {
+            Some(lengths) => lengths.cumsum(0),
+            None => c.tensor(KEYWORD, "offsets")?.slice_signed(0, Some(1), None, 1),
+        };
+        // The segment of an element: how many end before it.
+        let (n, segments) = (sizes(x)[0], sizes(ends)[0]);
+        let place = c.g.iota(ends.dtype(), [n, segments], 0);
+        let segment = ends.less_equal(place).cast(DType::I64).sum(&[1]);
+        let initial = c.g.full(x.dtype(), [segments], c.number(KEYWORD, "initial")?);
+        let by = |meeting| initial.scatter_reduce_along(axis as isize, segment, x, meeting, true);
+        one(match c.text(1, "reduce", "sum")? {
+            "max" => by(Meeting::Max),
+            "min" => by(Meeting::Min),
+            "prod" => by(Meeting::Prod),
+            "mean" => {
+                let count = c.g.full(x.dtype(), [segments], 0.0).scatter_add(0, segment, like(x, 1.0));
+                by(Meeting::Sum) / count.maximum(1.0)
+            }
+            _ => by(Meeting::Sum),
+        })
+    }),
+    ("masked_scatter", |c| {
+        let (x, mask) = c.x()?.stretched(c.tensor(1, "mask")?);
+        let source = c.tensor(2, "source")?.flatten();
+        let count = mask.flatten().cast(DType::I64).cumsum(0);
+        let last = sizes(source)[0] as f64 - 1.0;
+        let place = (count - 1.0).maximum(0.0).minimum(last).reshape(x.shape());
+        one(mask.select(source.gather(0, place), x))
     }),
     ("index_add", |c| {
         let alpha = c.number_or(4, "alpha", 1.0)?;
@@ -88,6 +128,40 @@ pub const TABLE: &[Entry] = &[
         one(flat.scatter_add(0, place, values).reshape(x.shape()))
     }),
 ];
+
+/// `scatter_reduce` with a meeting that is no sum.
+fn met<'g>(c: &Call<'_, 'g>, meeting: Meeting) -> super::Built<'g> {
+    let (x, index) = (c.x()?, as_row(c.tensor(2, "index")?));
+    let (x, shape) = (as_row(x), x.shape());
+    let axis = c.axis(x.rank(), 1, "dim", 0)?;
+    let reach = sizes(index);
+    let (own, source) = (part(x, &reach, axis), part(as_row(c.tensor(3, "src")?), &reach, usize::MAX));
+    let y = own.scatter_reduce_along(
+        axis as isize,
+        index,
+        source,
+        meeting,
+        c.flag(KEYWORD, "include_self", true)?,
+    );
+    // What the indices do not reach stays.
+    let rest = (0..x.rank()).filter(|&a| a != axis).rev().fold(y, |y, a| {
+        let (n, whole) = (sizes(y)[a], part(x, &sizes(y), a));
+        c.g.concat(&[y, whole.slice(a as isize, n, sizes(x)[a])], a as isize)
+    });
+    one(rest.reshape(shape))
+}
+
+/// `index_reduce` with a meeting that is no sum.
+fn met_by_index<'g>(c: &Call<'_, 'g>, meeting: Meeting) -> super::Built<'g> {
+    let own = c.flag(KEYWORD, "include_self", true)?;
+    indexed(c, |x, a, index| {
+        let source = as_row(c.tensor(3, "source")?);
+        let row: Vec<usize> =
+            (0..x.rank()).map(|i| if i as isize == a { sizes(index)[0] } else { 1 }).collect();
+        let index = index.reshape(fixed(&row)).broadcast(&source.shape());
+        Ok(x.scatter_reduce_along(a, index, source, meeting, own))
+    })
+}
 
 /// A scalar as a row of one element.
 fn as_row(t: Tensor<'_>) -> Tensor<'_> {

@@ -3,7 +3,7 @@
 use super::Entry;
 use super::helpers::{clamped, like, one};
 use onestep_ir::DType;
-use std::f64::consts::{FRAC_1_SQRT_2, PI};
+use std::f64::consts::{FRAC_1_SQRT_2, PI, SQRT_2};
 
 pub const TABLE: &[Entry] = &[
     (
@@ -38,6 +38,16 @@ pub const TABLE: &[Entry] = &[
     ("atanh", |c| one(c.x()?.atanh())),
     ("erf", |c| one(c.x()?.erf())),
     ("erfc", |c| one(c.x()?.erfc())),
+    ("erfinv", |c| one(c.x()?.erf_inv())),
+    ("special.ndtri", |c| one((c.x()? * 2.0 - 1.0).erf_inv() * SQRT_2)),
+    ("lgamma", |c| one(c.x()?.log_gamma())),
+    ("digamma", |c| one(c.x()?.digamma())),
+    ("polygamma special.polygamma", |c| one(c.x()?.polygamma(c.int(1, "n")? as usize))),
+    ("mvlgamma", |c| {
+        let (x, p) = (c.x()?, c.int(1, "p")? as usize);
+        let constant = (p * (p - 1)) as f64 / 4.0 * PI.ln();
+        one((0..p).fold(like(x, constant), |sum, i| sum + (x - i as f64 / 2.0).log_gamma()))
+    }),
     ("special.ndtr", |c| one(((c.x()? * FRAC_1_SQRT_2).erf() + 1.0) * 0.5)),
     ("sigmoid", |c| one(c.x()?.sigmoid())),
     ("floor", |c| one(c.x()?.floor())),
