@@ -38,7 +38,7 @@ pub use cnn::{Cnn, basic_block};
 pub use dropout::dropout;
 pub use gpt::{Gpt, GptInit};
 pub use images::{BatchNorm, Conv2d, batch_norm, conv2d, conv2d_with, group_norm};
-pub use init::WeightInit;
+pub use init::{Fan, Spread, WeightInit};
 pub use layers::{
     LinearOptions, embedding, embedding_with, layer_norm, linear, linear_no_bias, linear_with, rms_norm,
 };

@@ -20,6 +20,7 @@ mod order_methods;
 mod random_methods;
 mod reduce_methods;
 mod resize_methods;
+mod rotary_methods;
 mod shape_methods;
 mod spatial_methods;
 mod statistics_methods;
@@ -27,6 +28,7 @@ mod statistics_methods;
 pub use loss_methods::CrossEntropyOptions;
 pub use nn_methods::AttentionOptions;
 pub use resize_methods::{Interpolation, Resize};
+pub use rotary_methods::{RotaryOptions, RotaryPairing, RotaryScaling};
 pub use shape_methods::{concat, stack};
 pub use spatial_methods::{ConvOptions, Divisor};
 
