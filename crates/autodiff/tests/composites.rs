@@ -84,7 +84,7 @@ fn masked(fed: Dense, with_lse: bool) -> (Vec<&'static str>, Vec<Vec<f64>>) {
     let (q, k) = (g.input("q", DType::F32, [1, 1, 2, 2]), g.input("k", DType::F32, [1, 1, 3, 2]));
     let v = g.input("v", DType::F32, [1, 1, 3, 2]);
     let mask = g.input("mask", fed.dtype, [1, 1, 2, 3]);
-    let op = Attention { layout: AttentionLayout::Bhtd, causal: false, scale: 0.5.into() };
+    let op = Attention::new(AttentionLayout::Bhtd, 0.5);
     let results = g.emit(op, &[q, k, v, mask]);
     let mut loss = results[0].square().sum_all();
     if with_lse {
@@ -109,12 +109,18 @@ fn an_attention_row_that_sees_nothing() {
     let added = f32s(&[1, 1, 2, 3], &[0.0, 0.0, low, low, low, low]);
     let (names, plain) = masked(seen.clone(), false);
     assert!(names.contains(&"attention_grad") && !names.contains(&"matmul"), "{names:?}");
-    // A mask that wants a gradient, and a log-sum-exp that has a cotangent, need the decomposition.
-    let (names, additive) = masked(added, false);
-    assert!(!names.contains(&"attention_grad"));
+    // So with a mask that wants a gradient. A log-sum-exp that has a cotangent needs the decomposition.
+    let (names, additive) = masked(added.clone(), false);
+    assert!(names.contains(&"attention_grad") && !names.contains(&"matmul"), "{names:?}");
     let (names, with_lse) = masked(seen, true);
     assert!(!names.contains(&"attention_grad"));
-    for out in [&plain, &additive, &with_lse] {
+    let (names, added_with_lse) = masked(added, true);
+    assert!(!names.contains(&"attention_grad"));
+    for out in [&additive, &added_with_lse] {
+        assert_eq!(out[4][2..], [0.0; 4], "dMask where it is −inf");
+        assert!(out[4][..2].iter().all(|x| *x != 0.0));
+    }
+    for out in [&plain, &additive, &with_lse, &added_with_lse] {
         assert_eq!(out[0][2..], [0.0, 0.0]);
         assert_eq!(out[1][2..], [0.0, 0.0], "dQ of the row");
         assert!(out.iter().flatten().all(|x| x.is_finite()), "{out:?}");

@@ -77,6 +77,16 @@ impl AttrReader {
         Some(self.found.remove(at).1)
     }
 
+    /// What `read`, one of the methods below, makes of an attribute that may be absent.
+    pub fn maybe<T>(
+        &mut self,
+        name: &str,
+        read: impl FnOnce(&mut AttrReader, &str) -> Result<T, Mistake>,
+    ) -> Result<Option<T>, Mistake> {
+        let there = self.found.iter().any(|(n, _)| n == name);
+        there.then(|| read(self, name)).transpose()
+    }
+
     fn take(&mut self, name: &str) -> Result<Attr, Mistake> {
         self.optional(name)
             .ok_or_else(|| Mistake::new(format!("attribute '{name}' is missing"), format!("write {name}=…")))

@@ -198,11 +198,11 @@ fn indices_out_of_range() {
 }
 
 fn attention(layout: AttentionLayout, causal: bool) -> Attention {
-    Attention { layout, causal, scale: 1.0.into() }
+    Attention { causal, ..Attention::new(layout, 1.0) }
 }
 
 fn grad(a: Attention) -> AttentionGrad {
-    AttentionGrad { layout: a.layout, causal: a.causal, scale: a.scale }
+    AttentionGrad { forward: a, mask_grad: false }
 }
 
 #[test]
@@ -256,7 +256,8 @@ fn attention_layout_is_declared() {
         let values: Vec<Dense> = (0..3).map(|_| rng.dense(&ty, Range::Real(-2.0, 2.0))).collect();
         for causal in [false, true] {
             let out = eval(&values, |_, x| {
-                let options = AttentionOptions { layout: AttentionLayout::Bthd, causal, scale: None };
+                let options =
+                    AttentionOptions { layout: AttentionLayout::Bthd, causal, ..Default::default() };
                 let one = x[0].attention(x[1], x[2], None, options);
                 let [q, k, v] = [0, 1, 2].map(|i| x[i].transpose(&[0, 2, 1, 3]));
                 let other = q.attention(k, v, None, AttentionOptions { causal, ..Default::default() });
@@ -290,7 +291,7 @@ fn attention_grad_is_the_gradient() {
         if values[0].dtype != DType::F64 {
             continue;
         }
-        let forward: Op = op.forward().into();
+        let forward: Op = op.forward.into();
         let operands = &values[..values.len() - 3];
         let dout = &values[values.len() - 1];
         let of = |operands: &[Dense]| {

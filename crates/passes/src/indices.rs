@@ -4,7 +4,7 @@
 //!
 //! It runs on the graph as the user built it, before decomposition, so that a site is an op and a line of theirs.
 
-use onestep_ir::ops::{BinaryKind, Constant, Op, ReduceKind};
+use onestep_ir::ops::{Attention, AttentionOperands, BinaryKind, Constant, Op, ReduceKind};
 use onestep_ir::{Array, DType, Graph, GraphBuilder, GraphError, Node, Tensor, ValueId};
 use std::collections::HashSet;
 
@@ -25,6 +25,10 @@ pub struct Site {
 /// What is tested at a node: the operand that holds indices, one more than the largest valid index, and a value that is
 /// always allowed.
 fn tested(graph: &Graph, node: &Node) -> Option<(ValueId, usize, Option<i64>)> {
+    let lengths = |op: &Attention, operands: &AttentionOperands<ValueId>| {
+        let k = <[usize; 4]>::try_from(graph.ty(operands.k).sizes()).ok()?;
+        Some((operands.lengths?, op.layout.arrange(k)[2] + 1, None))
+    };
     let size = |slot: usize, axis: usize| graph.ty(node.operands[slot]).sizes()[axis];
     match &node.op {
         Op::Gather(o) => Some((node.operands[1], size(0, o.axis), None)),
@@ -37,6 +41,8 @@ fn tested(graph: &Graph, node: &Node) -> Option<(ValueId, usize, Option<i64>)> {
             let classes = *graph.ty(node.operands[0]).sizes().last()?;
             Some((node.operands[1], classes, Some(o.ignore_index)))
         }
+        Op::Attention(o) => lengths(o, &o.operands::<_, 0>(&node.operands).ok()?.0),
+        Op::AttentionGrad(o) => lengths(&o.forward, &o.forward.operands::<_, 3>(&node.operands).ok()?.0),
         _ => None,
     }
 }

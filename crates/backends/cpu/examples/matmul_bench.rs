@@ -163,10 +163,11 @@ fn matmul(pools: &[Pool; 2], line: &str, [m, n, k]: [usize; 3], [ta, tb]: [bool;
 }
 
 fn attention(pools: &[Pool; 2], line: &str, causal: bool, [b, h, t, d]: [usize; 4]) {
-    let (layout, scale) = (AttentionLayout::Bthd, Real::new(0.2));
+    let layout = AttentionLayout::Bthd;
     let shape = [b, t, h, d];
-    let forward: Op = Attention { layout, causal, scale }.into();
-    let backward: Op = AttentionGrad { layout, causal, scale }.into();
+    let attention = Attention { causal, ..Attention::new(layout, 0.2) };
+    let forward: Op = attention.into();
+    let backward: Op = AttentionGrad { forward: attention, mask_grad: false }.into();
     // Products of the full square of scores: two forward, five backward.
     for (name, op, products) in [("forward", forward, 2.0), ("backward", backward, 5.0)] {
         let mut bench = Bench::new();

@@ -53,14 +53,15 @@ fn a_run_allocates_nothing() {
 
     let shape = [2, 50, 4, 16];
     let qkv = [3, 4, 5].map(|seed| dense(case.input(random(F32, &shape, seed)), &shape));
-    let (layout, scale) = (AttentionLayout::Bthd, Real::new(0.25));
+    let layout = AttentionLayout::Bthd;
     let lse: &[usize] = &[2, 4, 50];
-    let op = Attention { layout, causal: true, scale };
+    let attention = Attention { causal: true, ..Attention::new(layout, 0.25) };
+    let op = attention;
     library(&mut case, op, qkv.to_vec(), &[(F32, &shape), (F32, lse)]);
     let last =
         |case: &Case, back: usize| onestep_passes::schedule::BufferId((case.values.len() - back) as u32);
     let more = [dense(last(&case, 2), &shape), dense(last(&case, 1), lse), qkv[0].clone()];
-    let op = AttentionGrad { layout, causal: true, scale };
+    let op = AttentionGrad { forward: attention, mask_grad: false };
     library(&mut case, op, [qkv.to_vec(), more.to_vec()].concat(), &[(F32, &shape[..]); 3]);
 
     let indices = case.input(Array::from_f64(DType::I32, &[100], &[7.0; 100]).unwrap());

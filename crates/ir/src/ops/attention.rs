@@ -1,14 +1,23 @@
 //! `attention`: scaled dot-product attention (Vaswani and others, "Attention is all you need", 2017), and what its
 //! gradient needs: the log-sum-exp of each row of scores (Dao and others, "FlashAttention", 2022).
 //!
-//! `scores = scale · q·kᵀ` (plus an additive mask; −inf where a `bool` mask is false or `causal` forbids), `weights =
-//! softmax(scores)`, `out = weights · v`. `causal` aligns at the top left, as PyTorch's `is_causal` does: query `i`
-//! sees keys `j ≤ i`. A row that sees nothing gives 0, and −inf as its log-sum-exp.
+//! `scores = scale · q·kᵀ`; with a soft cap `cap · tanh(scores / cap)` (Gemma 2); plus an additive mask; −inf where a
+//! query does not see a key. `weights = softmax(scores)`, `out = weights · v`. Query head `h` reads key and value head
+//! `h / (heads / kv_heads)` (Ainslie and others, "GQA", 2023).
+//!
+//! **What a query sees.** Query `i` stands at place `p` among the keys: `p = i` aligned at the top left, as PyTorch's
+//! `is_causal` is; `p = i + keys − queries` at the bottom right, as in FlashAttention, where the last query stands at the
+//! last key. It sees key `j` if everything given allows it: `causal`, `j ≤ p`; `window = [left, right]`,
+//! `p − left ≤ j ≤ p + right` (FlashAttention's `window_size`; a model's sliding window of `w` keys is causal with
+//! `[w − 1, 0]`); a `bool` mask, where it is true; `lengths`, `j < lengths[batch]`, and then `keys` is that length in `p`
+//! too, which is a cache's alignment. A row that sees nothing gives 0, and −inf as its log-sum-exp. What lies beyond a
+//! length takes no part, whatever it holds. A length outside `0..=keys` is a mistake that the reference names; backends
+//! raise the flag of bad indices.
 
+use super::attention_scores::{Heads, Primitives};
+use super::softmax::row_scale;
 use crate::attrs::{Attr, AttrReader, Attrs, Real};
 use crate::op::{OpRule, OpTable, Range, Sample, same_dtype, want_float, want_shape};
-use crate::ops::Matmul;
-use crate::ops::softmax::row_scale;
 use crate::{DType, Dense, Dim, GraphBuilder, Mistake, Shape, Tensor, Type};
 
 /// The order of the axes of queries, keys, values and output. It is declared, never guessed from sizes.
@@ -30,8 +39,7 @@ impl AttentionLayout {
     }
 
     /// The layout of this keyword.
-    pub(crate) fn parse(attrs: &mut AttrReader) -> Result<AttentionLayout, Mistake> {
-        let word = attrs.word("layout")?;
+    fn parse(word: &str) -> Result<AttentionLayout, Mistake> {
         let found = [AttentionLayout::Bhtd, AttentionLayout::Bthd].into_iter().find(|l| l.name() == word);
         found.ok_or_else(|| Mistake::new(format!("there is no layout '{word}'"), "write bhtd or bthd"))
     }
@@ -43,26 +51,73 @@ impl AttentionLayout {
             AttentionLayout::Bthd => [b, t, h, d],
         }
     }
+}
 
-    /// A tensor of this layout in the order batch, heads, sequence, head size; and back.
-    #[track_caller]
-    pub(crate) fn swap<'g>(self, x: Tensor<'g>) -> Tensor<'g> {
-        x.transpose(&self.arrange([0, 1, 2, 3]))
+/// Where the queries stand among the keys, for `causal` and `window`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum AttentionAlign {
+    /// Query `i` stands at key `i`.
+    #[default]
+    TopLeft,
+    /// The last query stands at the last key, which is that of the length where lengths are given.
+    BottomRight,
+}
+
+impl AttentionAlign {
+    /// The keyword of the text form.
+    pub fn name(self) -> &'static str {
+        match self {
+            AttentionAlign::TopLeft => "top_left",
+            AttentionAlign::BottomRight => "bottom_right",
+        }
+    }
+
+    /// The alignment of this keyword.
+    fn parse(word: &str) -> Result<AttentionAlign, Mistake> {
+        let all = [AttentionAlign::TopLeft, AttentionAlign::BottomRight];
+        let found = all.into_iter().find(|a| a.name() == word);
+        found.ok_or_else(|| {
+            Mistake::new(format!("there is no alignment '{word}'"), "write top_left or bottom_right")
+        })
     }
 }
 
-/// Operands `q`, `k`, `v` of one float dtype, in the declared layout, and optionally `mask`, exactly
-/// `[batch or 1, heads or 1, queries, keys]`: `bool` (true: may attend) or of `q`'s dtype (added to the scores). `k`
-/// has `q`'s head size; `v` may have its own. Results: `out` in `q`'s layout with `v`'s head size, and the log-sum-exp
-/// `[batch, heads, queries]` in the dtype that it is computed in, `f32` at least.
+/// Operands `q`, `k`, `v` of one float dtype, in the declared layout; optionally `mask`, exactly `[batch or 1, heads or 1,
+/// queries, keys]`, `bool` (true: may attend) or of `q`'s dtype (added to the scores); and, if so declared, `lengths`,
+/// `i32` of `[batch]`: how many keys there are. `k` has `q`'s head size and a number of heads that divides that of `q`;
+/// `v` has `k`'s heads and may have its own head size. Results: `out` in `q`'s layout with `v`'s head size, and the
+/// log-sum-exp `[batch, heads, queries]` in the dtype that it is computed in, `f32` at least.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Attention {
     /// The order of the axes.
     pub layout: AttentionLayout,
-    /// Whether query `i` sees only keys `j ≤ i`.
+    /// Whether a query sees only keys up to its place.
     pub causal: bool,
     /// Multiplies the scores; `1/√head size` as a rule.
     pub scale: Real,
+    /// The bound that scaled scores approach, above 0: `cap · tanh(scores / cap)`, before any mask.
+    pub softcap: Option<Real>,
+    /// How many keys before and behind its place a query sees.
+    pub window: Option<[u32; 2]>,
+    /// Where the queries stand among the keys.
+    pub align: AttentionAlign,
+    /// Whether the last operand is the number of keys in each sequence of the batch.
+    pub lengths: bool,
+}
+
+/// The operands of an attention, whatever stands for one.
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionOperands<T> {
+    /// The queries.
+    pub q: T,
+    /// The keys.
+    pub k: T,
+    /// The values.
+    pub v: T,
+    /// The mask.
+    pub mask: Option<T>,
+    /// How many keys there are.
+    pub lengths: Option<T>,
 }
 
 /// The dimensions of an attention.
@@ -90,16 +145,53 @@ impl AttentionDims {
 }
 
 impl Attention {
-    /// The rule of the first three or four operands.
-    pub(crate) fn check(
+    /// An attention in which every query sees every key.
+    pub fn new(layout: AttentionLayout, scale: f64) -> Attention {
+        Attention {
+            layout,
+            causal: false,
+            scale: Real::new(scale),
+            softcap: None,
+            window: None,
+            align: AttentionAlign::TopLeft,
+            lengths: false,
+        }
+    }
+
+    /// The operands by name, and the last `N` of the list, which an attention itself has not.
+    pub fn operands<T: Copy, const N: usize>(
         &self,
-        q: &Type,
-        k: &Type,
-        v: &Type,
-        mask: Option<&Type>,
-    ) -> Result<AttentionDims, Mistake> {
+        all: &[T],
+    ) -> Result<(AttentionOperands<T>, [T; N]), Mistake> {
+        let least = 3 + usize::from(self.lengths) + N;
+        let wrong = || {
+            let lengths = if self.lengths { ", the lengths" } else { "" };
+            let more = if N > 0 { ", out, lse and dout" } else { "" };
+            Mistake::new(
+                format!("takes {least} or {} operands, got {}", least + 1, all.len()),
+                format!("give q, k, v, perhaps a mask{lengths}{more}"),
+            )
+        };
+        let (front, more) = all.split_last_chunk().ok_or_else(wrong)?;
+        let (front, lengths) = match front {
+            [front @ .., lengths] if self.lengths => (front, Some(*lengths)),
+            _ => (front, None),
+        };
+        match *front {
+            [q, k, v] => Ok((AttentionOperands { q, k, v, mask: None, lengths }, *more)),
+            [q, k, v, mask] => Ok((AttentionOperands { q, k, v, mask: Some(mask), lengths }, *more)),
+            _ => Err(wrong()),
+        }
+    }
+
+    /// The rule of the operands.
+    pub(crate) fn check(&self, operands: &AttentionOperands<&Type>) -> Result<AttentionDims, Mistake> {
+        let AttentionOperands { q, k, v, mask, lengths } = *operands;
         same_dtype(&[q, k, v])?;
         want_float(q)?;
+        if let Some(cap) = self.softcap.map(Real::get).filter(|c| !(c.is_finite() && *c > 0.0)) {
+            return Err(Mistake::new(format!("the soft cap is {cap}"), "give a number above 0"));
+        }
         let split = |what: &str, ty: &Type| -> Result<[Dim; 4], Mistake> {
             let dims: [Dim; 4] = ty.shape.0.clone().try_into().map_err(|_| {
                 Mistake::new(
@@ -109,217 +201,185 @@ impl Attention {
             })?;
             Ok(self.layout.arrange(dims))
         };
-        let ([batch, heads, queries, size], [_, _, keys, _]) = (split("q", q)?, split("k", k)?);
+        let ([batch, heads, queries, size], [_, kv_heads, keys, _]) = (split("q", q)?, split("k", k)?);
         let [_, _, _, values] = split("v", v)?;
+        if heads != kv_heads && heads.divide(&kv_heads).is_none() {
+            return Err(Mistake::new(
+                format!("q has {heads} heads and k has {kv_heads}"),
+                "give k and v a number of heads that divides that of q",
+            ));
+        }
         let want = |t: &Dim, d: &Dim| {
-            Shape(self.layout.arrange([batch.clone(), heads.clone(), t.clone(), d.clone()]).to_vec())
+            Shape(self.layout.arrange([batch.clone(), kv_heads.clone(), t.clone(), d.clone()]).to_vec())
         };
         want_shape("k", k, &want(&keys, &size))?;
         want_shape("v", v, &want(&keys, &values))?;
         if let Some(mask) = mask {
-            if mask.dtype != DType::Bool && mask.dtype != q.dtype {
-                return Err(Mistake::new(
-                    format!("the mask is {}", mask.dtype),
-                    format!("give bool (true: may attend) or {} (added to the scores)", q.dtype),
-                ));
-            }
-            let fits = |i: usize, full: &Dim| mask.shape.0[i] == *full || mask.shape.0[i].is_one();
-            let ok = mask.shape.rank() == 4
-                && fits(0, &batch)
-                && fits(1, &heads)
-                && mask.shape.0[2] == queries
-                && mask.shape.0[3] == keys;
-            if !ok {
-                return Err(Mistake::new(
-                    format!("the mask has shape {}", mask.shape),
-                    format!("give it shape [{batch} or 1, {heads} or 1, {queries}, {keys}]"),
-                ));
+            check_mask(mask, q.dtype, [&batch, &heads, &queries, &keys])?;
+        }
+        if let Some(lengths) = lengths {
+            want_shape("lengths", lengths, &Shape(vec![batch.clone()]))?;
+            if lengths.dtype != DType::I32 {
+                return Err(Mistake::new(format!("the lengths are {}", lengths.dtype), "cast them to i32"));
             }
         }
         Ok(AttentionDims { batch, heads, queries, values })
     }
-
-    /// The scores by primitives, `[batch, heads, queries, keys]`, from operands in that order of axes.
-    #[track_caller]
-    pub(crate) fn scores<'g>(&self, q: Tensor<'g>, k: Tensor<'g>, mask: Option<Tensor<'g>>) -> Tensor<'g> {
-        let g = q.graph();
-        let acc = q.dtype().accumulator();
-        let scores = g.emit1(Matmul { transpose_a: false, transpose_b: true, dtype: acc }, &[q, k]);
-        let mut scores = scores * self.scale.get();
-        match mask {
-            Some(mask) if mask.dtype() == DType::Bool => scores = mask.select(scores, f64::NEG_INFINITY),
-            Some(mask) => scores = scores + mask.cast(acc),
-            None => {}
-        }
-        if self.causal && scores.rank() == 4 {
-            let square = Shape(scores.shape().0[2..].to_vec());
-            let seen = g.iota(DType::I32, &square, 1).less_equal(g.iota(DType::I32, &square, 0));
-            scores = seen.select(scores, f64::NEG_INFINITY);
-        }
-        scores
-    }
 }
 
-/// Views of the operands of an attention for its reference and that of its gradient.
-pub(crate) struct Heads {
-    layout: AttentionLayout,
-    /// batch, heads, queries, keys, head size, head size of the values
-    pub sizes: [usize; 6],
-}
-
-impl Heads {
-    pub(crate) fn new(layout: AttentionLayout, q: &Dense, k: &Dense, v: &Dense) -> Heads {
-        let split = |x: &Dense| layout.arrange([x.shape[0], x.shape[1], x.shape[2], x.shape[3]]);
-        let ([b, h, tq, d], [_, _, tk, _], [_, _, _, dv]) = (split(q), split(k), split(v));
-        Heads { layout, sizes: [b, h, tq, tk, d, dv] }
+/// The rule of a mask, for an attention of this dtype and batch, heads, queries and keys.
+fn check_mask(mask: &Type, dtype: DType, full: [&Dim; 4]) -> Result<(), Mistake> {
+    if mask.dtype != DType::Bool && mask.dtype != dtype {
+        return Err(Mistake::new(
+            format!("the mask is {}", mask.dtype),
+            format!("give bool (true: may attend) or {dtype} (added to the scores)"),
+        ));
     }
-
-    /// The place of the row at batch `b`, head `h`, position `t` in a tensor of `len` positions and head size `d`.
-    pub(crate) fn row(&self, b: usize, h: usize, t: usize, len: usize, d: usize) -> usize {
-        let heads = self.sizes[1];
-        match self.layout {
-            AttentionLayout::Bhtd => ((b * heads + h) * len + t) * d,
-            AttentionLayout::Bthd => ((b * len + t) * heads + h) * d,
-        }
+    let fits = |(i, (d, full)): (usize, (&Dim, &Dim))| d == full || (i < 2 && d.is_one());
+    if mask.shape.rank() == 4 && mask.shape.0.iter().zip(full).enumerate().all(fits) {
+        return Ok(());
     }
-
-    /// The scores of one query: −inf where it may not attend.
-    pub(crate) fn scores(
-        &self,
-        op: &Attention,
-        at: [usize; 3],
-        q: &Dense,
-        k: &Dense,
-        mask: Option<&Dense>,
-    ) -> Vec<f64> {
-        let ([b, h, i], [_, _, tq, tk, d, _]) = (at, self.sizes);
-        let scale = q.dtype.accumulator().round(op.scale.get());
-        let query = &q.reals()[self.row(b, h, i, tq, d)..][..d];
-        let score = |j: usize| {
-            if op.causal && j > i {
-                return f64::NEG_INFINITY;
-            }
-            let key = &k.reals()[self.row(b, h, j, tk, d)..][..d];
-            let score = query.iter().zip(key).map(|(a, b)| a * b).sum::<f64>() * scale;
-            let Some(mask) = mask else { return score };
-            let one_or = |at: usize, size: usize| if size == 1 { 0 } else { at };
-            let place = one_or(b, mask.shape[0]) * mask.shape[1] + one_or(h, mask.shape[1]);
-            let place = (place * tq + i) * tk + j;
-            match mask.dtype {
-                DType::Bool if mask.ints()[place] == 0 => f64::NEG_INFINITY,
-                DType::Bool => score,
-                _ => score + mask.reals()[place],
-            }
-        };
-        (0..tk).map(score).collect()
-    }
-}
-
-/// The attributes that attention and its gradient share.
-pub(crate) fn attention_attrs(op: &Attention) -> Attrs {
-    vec![
-        ("layout", Attr::Word(op.layout.name().into())),
-        ("causal", Attr::Bool(op.causal)),
-        ("scale", Attr::Real(op.scale)),
-    ]
+    let [batch, heads, queries, keys] = full;
+    Err(Mistake::new(
+        format!("the mask has shape {}", mask.shape),
+        format!("give it shape [{batch} or 1, {heads} or 1, {queries}, {keys}]"),
+    ))
 }
 
 impl OpRule for Attention {
     fn name(&self) -> &'static str {
         "attention"
     }
+    /// What differs from [`Attention::new`] behind the scale.
     fn attrs(&self) -> Attrs {
-        attention_attrs(self)
+        let mut attrs = vec![
+            ("layout", Attr::Word(self.layout.name().into())),
+            ("causal", Attr::Bool(self.causal)),
+            ("scale", Attr::Real(self.scale)),
+        ];
+        attrs.extend(self.softcap.map(|cap| ("softcap", Attr::Real(cap))));
+        attrs.extend(self.window.map(|sides| ("window", Attr::Ints(sides.map(i64::from).to_vec()))));
+        if self.align != AttentionAlign::default() {
+            attrs.push(("align", Attr::Word(self.align.name().into())));
+        }
+        if self.lengths {
+            attrs.push(("lengths", Attr::Bool(true)));
+        }
+        attrs
     }
     fn infer(&self, operands: &[Type]) -> Result<Vec<Type>, Mistake> {
-        let ([q, k, v] | [q, k, v, _]) = operands else {
-            return Err(Mistake::new(
-                format!("takes 3 or 4 operands, got {}", operands.len()),
-                "give q, k, v and perhaps a mask",
-            ));
-        };
-        let dims = self.check(q, k, v, operands.get(3))?;
-        Ok(vec![dims.out(self.layout, q.dtype), dims.lse(q.dtype)])
+        let all: Vec<&Type> = operands.iter().collect();
+        let (operands, []) = self.operands(&all)?;
+        let dims = self.check(&operands)?;
+        Ok(vec![dims.out(self.layout, operands.q.dtype), dims.lse(operands.q.dtype)])
     }
     fn reference(&self, inputs: &[&Dense], results: &[Type]) -> Result<Vec<Dense>, Mistake> {
-        let (q, k, v, mask) = (inputs[0], inputs[1], inputs[2], inputs.get(3).copied());
-        let heads = Heads::new(self.layout, q, k, v);
-        let [b, h, tq, tk, _, dv] = heads.sizes;
-        let mut out = vec![0.0; results[0].numel()];
-        let mut lse = vec![];
-        for (b, h, i) in (0..b).flat_map(|b| (0..h).flat_map(move |h| (0..tq).map(move |i| (b, h, i)))) {
-            let scores = heads.scores(self, [b, h, i], q, k, mask);
-            let (shift, sum) = row_scale(scores.iter().copied());
+        let (operands, []) = self.operands(inputs)?;
+        let heads = Heads::new(self, operands)?;
+        let v = operands.v.reals();
+        let (mut out, mut lse) = (vec![0.0; results[0].numel()], vec![]);
+        for at in heads.all_queries() {
+            let seen = heads.seen(at);
+            let (shift, sum) = row_scale(seen.iter().map(|s| s.score));
             lse.push(shift + libm::log(sum));
-            let row = &mut out[heads.row(b, h, i, tq, dv)..][..dv];
-            for (j, s) in scores.iter().enumerate() {
-                let weight = if sum == 0.0 { 0.0 } else { libm::exp(s - shift) / sum };
-                let value = &v.reals()[heads.row(b, h, j, tk, dv)..][..dv];
+            let row = &mut out[heads.query(at, heads.value_size)..][..heads.value_size];
+            for s in seen {
+                let weight = if sum == 0.0 { 0.0 } else { libm::exp(s.score - shift) / sum };
+                let value = &v[heads.key([at[0], at[1], s.key], heads.value_size)..][..row.len()];
                 row.iter_mut().zip(value).for_each(|(o, x)| *o += weight * x);
             }
         }
-        let lse = Dense::from_reals(results[1].dtype, &results[1].sizes(), lse);
-        Ok(vec![Dense::from_reals(q.dtype, &results[0].sizes(), out), lse])
+        let out = Dense::from_reals(operands.q.dtype, &results[0].sizes(), out);
+        Ok(vec![out, Dense::from_reals(results[1].dtype, &results[1].sizes(), lse)])
     }
-    fn decompose<'g>(&self, g: &'g GraphBuilder, operands: &[Tensor<'g>]) -> Option<Vec<Tensor<'g>>> {
-        let ([q, k, v] | [q, k, v, _]) = operands else { return None };
-        let dtype = q.dtype();
-        let [q, k, v] = [q, k, v].map(|x| self.layout.swap(*x));
-        let scores = self.scores(q, k, operands.get(3).copied());
-        let top = scores.max_keep(&[-1]);
+    fn decompose<'g>(&self, _: &'g GraphBuilder, operands: &[Tensor<'g>]) -> Option<Vec<Tensor<'g>>> {
+        let (operands, []) = self.operands(operands).ok()?;
+        let dtype = operands.q.dtype();
+        let p = Primitives::new(self, operands)?;
+        let top = p.scores.max_keep(&[-1]);
         let shift = top.equals(f64::NEG_INFINITY).select(0.0, top);
-        let weights = (scores - shift).exp();
+        let weights = (p.scores - shift).exp();
         let sum = weights.sum_keep(&[-1]);
         let blind = sum.equals(0.0);
         // No logarithm of 0 in a row that sees nothing, nor its infinite slope.
         let sum = blind.select(1.0, sum);
         let lse = blind.select(f64::NEG_INFINITY, shift + sum.log());
         let weights = weights / sum;
-        let out = Matmul { transpose_a: false, transpose_b: false, dtype };
-        let out = g.emit1(out, &[weights.cast(dtype), v]);
+        let out = p.unfold(p.product([false, false], dtype, p.fold(weights.cast(dtype)), p.v));
         let rows = Shape(sum.shape().0.into_iter().take(3).collect());
-        Some(vec![self.layout.swap(out), lse.reshape(rows)])
+        Some(vec![p.swap(out), lse.reshape(rows)])
     }
 }
 
 impl OpTable for Attention {
     const NAMES: &'static [&'static str] = &["attention"];
     fn parse(_: &str, attrs: &mut AttrReader) -> Result<Self, Mistake> {
+        let window = attrs.maybe("window", |attrs, name| {
+            let sides: Option<Vec<u32>> =
+                attrs.sizes(name)?.into_iter().map(|n| u32::try_from(n).ok()).collect();
+            sides.and_then(|sides| <[u32; 2]>::try_from(sides).ok()).ok_or_else(|| {
+                Mistake::new("a window takes two numbers below 2³²", "write window=[left, right]")
+            })
+        })?;
         Ok(Attention {
-            layout: AttentionLayout::parse(attrs)?,
+            layout: AttentionLayout::parse(&attrs.word("layout")?)?,
             causal: attrs.bool("causal")?,
             scale: attrs.real("scale")?,
+            softcap: attrs.maybe("softcap", AttrReader::real)?,
+            window,
+            align: match attrs.maybe("align", AttrReader::word)? {
+                Some(word) => AttentionAlign::parse(&word)?,
+                None => AttentionAlign::default(),
+            },
+            lengths: attrs.maybe("lengths", AttrReader::bool)?.unwrap_or(false),
         })
     }
     fn samples() -> Vec<Sample> {
-        samples_of(|op| op.into(), |_, sample| sample)
+        samples_of(|op, sample| Sample { op: op.into(), ..sample })
     }
 }
 
-/// Samples for attention and its gradient: `op` makes the op, `more` adds operands behind the mask.
-pub(crate) fn samples_of(
-    op: impl Fn(Attention) -> crate::Op,
-    more: impl Fn(&Attention, Sample) -> Sample,
-) -> Vec<Sample> {
+/// Samples for attention and its gradient: `finish` makes the op's of those of an attention.
+pub(crate) fn samples_of(finish: impl Fn(Attention, Sample) -> Sample) -> Vec<Sample> {
+    use AttentionLayout::{Bhtd, Bthd};
     let real = Range::Real(-2.0, 2.0);
+    let plain = |op: Attention, [b, h, kv, tq, tk]: [usize; 5], [d, dv]: [usize; 2]| {
+        let [q, k, v] = [[b, h, tq, d], [b, kv, tk, d], [b, kv, tk, dv]].map(|s| op.layout.arrange(s));
+        Sample::reals(op, &[&q, &k, &v])
+    };
     let mut all = vec![];
-    for layout in [AttentionLayout::Bhtd, AttentionLayout::Bthd] {
+    for layout in [Bhtd, Bthd] {
         for causal in [false, true] {
-            let attention = Attention { layout, causal, scale: Real::new(0.5) };
-            let [q, k, v] = [[2, 2, 3, 4], [2, 2, 5, 4], [2, 2, 5, 3]].map(|s| layout.arrange(s));
-            let plain = Sample::reals(op(attention), &[&q, &k, &v]);
-            all.push(more(&attention, plain.clone()));
-            all.push(more(&attention, plain.clone().and(DType::Bool, &[1, 2, 3, 5], Range::Int(0, 2))));
-            all.push(more(&attention, plain.and(DType::F64, &[2, 1, 3, 5], real)));
+            let op = Attention { causal, ..Attention::new(layout, 0.5) };
+            let plain = plain(op, [2, 2, 2, 3, 5], [4, 3]);
+            all.push(finish(op, plain.clone()));
+            all.push(finish(op, plain.clone().and(DType::Bool, &[1, 2, 3, 5], Range::Int(0, 2))));
+            all.push(finish(op, plain.and(DType::F64, &[2, 1, 3, 5], real)));
         }
+        // Grouped queries, a soft cap below the scores, and every way to see less.
+        let capped = Attention { softcap: Some(Real::new(1.5)), ..Attention::new(layout, 1.0) };
+        let bias = plain(capped, [1, 4, 2, 2, 3], [2, 2]).and(DType::F64, &[1, 1, 2, 3], real);
+        all.push(finish(capped, bias));
+        let window = Attention { window: Some([1, 0]), ..capped };
+        all.push(finish(window, plain(window, [1, 3, 1, 3, 3], [2, 1])));
+        let ragged = Attention { causal: true, lengths: true, ..window };
+        let ragged = Attention { align: AttentionAlign::BottomRight, window: Some([2, 9]), ..ragged };
+        let sample = plain(ragged, [2, 2, 1, 2, 4], [2, 1]).and(DType::F64, &[1, 2, 2, 4], real);
+        all.push(finish(ragged, sample.and(DType::I32, &[2], Range::Int(3, 5))));
     }
+    let ragged = Attention { lengths: true, ..Attention::new(Bthd, 0.5) };
+    let sample = plain(ragged, [2, 1, 1, 2, 3], [2, 2]).and(DType::I32, &[2], Range::Int(2, 4));
+    all.push(finish(ragged, sample));
     // As many positions as heads: only the declared layout tells the axes apart.
-    let square = Attention { layout: AttentionLayout::Bthd, causal: true, scale: Real::new(0.5) };
-    all.push(more(&square, Sample::reals(op(square), &[&[1, 4, 4, 2][..]; 3])));
+    let square = Attention { causal: true, ..Attention::new(Bthd, 0.5) };
+    all.push(finish(square, plain(square, [1, 4, 4, 4, 4], [2, 2])));
     // No key at all.
-    let [q, k] = [[1, 2, 3, 2], [1, 2, 0, 2]].map(|s| square.layout.arrange(s));
-    all.push(more(&square, Sample::reals(op(square), &[&q, &k, &k])));
-    let half = (0..3).fold(Sample::reals(op(square), &[]), |s, _| s.and(DType::BF16, &[1, 3, 2, 4], real));
-    all.push(more(&square, half));
+    all.push(finish(square, plain(square, [1, 2, 2, 3, 0], [2, 2])));
+    let half = (0..3).fold(Sample::reals(square, &[]), |s, _| s.and(DType::BF16, &[1, 3, 2, 4], real));
+    all.push(finish(square, half));
+    let end = Attention { align: AttentionAlign::BottomRight, softcap: Some(Real::new(2.0)), ..square };
+    let half = Sample::reals(end, &[]).and(DType::F16, &[1, 2, 2, 4], real);
+    let half = (0..2).fold(half, |s, _| s.and(DType::F16, &[1, 3, 1, 4], real));
+    all.push(finish(end, half.and(DType::F16, &[1, 2, 2, 3], real)));
     all
 }

@@ -3,6 +3,7 @@
 mod arg_reduce;
 mod attention;
 mod attention_grad;
+mod attention_scores;
 mod bce_with_logits;
 mod binary;
 mod broadcast;
@@ -47,8 +48,9 @@ mod unary;
 mod window;
 
 pub use arg_reduce::{ArgKind, ArgReduce};
-pub use attention::{Attention, AttentionLayout};
+pub use attention::{Attention, AttentionAlign, AttentionLayout, AttentionOperands};
 pub use attention_grad::AttentionGrad;
+pub use attention_scores::Band;
 pub use bce_with_logits::BceWithLogits;
 pub use binary::{Binary, BinaryKind};
 pub use broadcast::Broadcast;

@@ -3,28 +3,46 @@
 use super::Tensor;
 use crate::attrs::Real;
 use crate::ops::{
-    Attention, AttentionLayout, CrossEntropy, Dropout, Gelu, LayerNorm, LogSoftmax, RmsNorm, Silu, Softmax,
+    Attention, AttentionAlign, AttentionLayout, CrossEntropy, Dropout, Gelu, LayerNorm, LogSoftmax, RmsNorm,
+    Silu, Softmax,
 };
 use crate::{DType, Dim, Shape};
 
 /// The label that [`Tensor::cross_entropy`] ignores, as PyTorch does.
 pub(super) const IGNORED: i64 = -100;
 
-/// How [`Tensor::attention`] reads its operands. The default: `[batch, heads, sequence, head size]`, not causal, scores
-/// scaled by `1/√head size`.
+/// How [`Tensor::attention`] reads its operands and what its queries see. The default: `[batch, heads, sequence, head size]`,
+/// every query sees every key, scores scaled by `1/√head size`.
+///
+/// A query stands at a place among the keys, which `align` says; it sees the keys that `causal`, `window`, a mask and
+/// lengths all allow.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct AttentionOptions {
     /// The order of the axes.
     pub layout: AttentionLayout,
-    /// Whether query `i` sees only keys `j ≤ i`.
+    /// Whether a query sees only the keys up to its place.
     pub causal: bool,
     /// What the scores are multiplied by; `None` for `1/√head size`.
     pub scale: Option<f64>,
+    /// Scaled scores become `cap · tanh(scores / cap)`, before any mask.
+    pub softcap: Option<f64>,
+    /// A query sees the keys from `left` before its place to `right` behind it. A sliding window of `w` keys is causal with
+    /// `[w − 1, 0]`.
+    pub window: Option<[u32; 2]>,
+    /// Whether the first query stands at the first key, or the last query at the last key.
+    pub align: AttentionAlign,
 }
 
 impl Default for AttentionOptions {
     fn default() -> Self {
-        AttentionOptions { layout: AttentionLayout::Bhtd, causal: false, scale: None }
+        AttentionOptions {
+            layout: AttentionLayout::Bhtd,
+            causal: false,
+            scale: None,
+            softcap: None,
+            window: None,
+            align: AttentionAlign::TopLeft,
+        }
     }
 }
 
@@ -113,8 +131,9 @@ impl<'g> Tensor<'g> {
         self.g.emit1(Dropout { p: Real::new(p) }, &[self, bits])
     }
 
-    /// Scaled dot-product attention of these queries over keys `k` and values `v`. A mask is `bool` (true: may attend)
-    /// or of the queries' dtype (added to the scores); it stretches to `[batch, heads, queries, keys]`.
+    /// Scaled dot-product attention of these queries over keys `k` and values `v`, which may have fewer heads: so many that
+    /// they divide those of the queries. A mask is `bool` (true: may attend) or of the queries' dtype (added to the scores,
+    /// and differentiated); it stretches to `[batch, heads, queries, keys]`. A query that sees nothing gives 0.
     #[track_caller]
     pub fn attention(
         self,
@@ -123,7 +142,22 @@ impl<'g> Tensor<'g> {
         mask: Option<Tensor<'g>>,
         options: AttentionOptions,
     ) -> Tensor<'g> {
-        let AttentionOptions { layout, causal, scale } = options;
+        self.attention_with(k, v, mask, None, options)
+    }
+
+    /// [`Tensor::attention`] over sequences of different lengths: of sequence `b` only the first `lengths[b]` keys are there,
+    /// and the rest is not read. `lengths` is `i32` of `[batch]`; one outside `0..=keys` is an index out of range. Aligned
+    /// at the bottom right, the last query stands at the last key that is there: so a cache is read.
+    #[track_caller]
+    pub fn attention_with(
+        self,
+        k: Tensor<'g>,
+        v: Tensor<'g>,
+        mask: Option<Tensor<'g>>,
+        lengths: Option<Tensor<'g>>,
+        options: AttentionOptions,
+    ) -> Tensor<'g> {
+        let AttentionOptions { layout, causal, scale, softcap, window, align } = options;
         let mut operands = vec![self, k, v];
         let sizes = |t: Tensor<'g>| <[Dim; 4]>::try_from(t.shape().0).ok().map(|dims| layout.arrange(dims));
         let mut head_size = Some(1);
@@ -136,10 +170,13 @@ impl<'g> Tensor<'g> {
         } else {
             operands.extend(mask);
         }
+        operands.extend(lengths);
         let Some(scale) = scale.or(head_size.map(|d| 1.0 / (d.max(1) as f64).sqrt())) else {
             return self.mistake("attention", "the head size is a variable", "give a scale");
         };
-        self.g.emit1(Attention { layout, causal, scale: Real::new(scale) }, &operands)
+        let (scale, softcap) = (Real::new(scale), softcap.map(Real::new));
+        let op = Attention { layout, causal, scale, softcap, window, align, lengths: lengths.is_some() };
+        self.g.emit1(op, &operands)
     }
 
     /// A mask with leading axes of size 1 up to rank 4, and its last two axes stretched.

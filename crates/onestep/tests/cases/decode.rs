@@ -64,7 +64,7 @@ fn attend<'g>(
     v: Tensor<'g>,
 ) -> Tensor<'g> {
     let layout = AttentionLayout::Bthd;
-    let causal = AttentionOptions { layout, causal: true, scale: None };
+    let causal = AttentionOptions { layout, causal: true, ..AttentionOptions::default() };
     if let Past::Here = past {
         return q.attention(k, v, None, causal);
     }

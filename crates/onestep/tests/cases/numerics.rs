@@ -125,7 +125,7 @@ fn the_layout_of_attention_is_declared() {
                 AttentionLayout::Bthd => x.transpose(&[0, 2, 1, 3]).value(),
             };
             let [q, k, v] = ["q", "k", "v"].map(|n| g.tensor(turn(g.input(n, F32, shape)).unwrap()));
-            let options = AttentionOptions { layout, causal: true, scale: None };
+            let options = AttentionOptions { layout, causal: true, ..AttentionOptions::default() };
             g.output("out", g.tensor(turn(q.attention(k, v, None, options)).unwrap()));
             let feeds = [1, 2, 3].map(|seed| random(&shape, seed));
             outputs(&g.build().unwrap(), &feeds).remove("out").unwrap()

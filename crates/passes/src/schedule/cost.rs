@@ -143,7 +143,7 @@ impl LibraryKernel {
             Op::ConvolutionWeightGrad(_) => convolution(shape(1), result),
             Op::MaxPool(_) => elements(0),
             Op::Attention(a) => attention(a.layout, 1, 1),
-            Op::AttentionGrad(a) => attention(a.layout, 3, 2),
+            Op::AttentionGrad(a) => attention(a.forward.layout, 3, 2),
             Op::ScatterAdd(_) | Op::ScatterAddAlong(_) => elements(2),
             Op::ArgReduce(_) => elements(0),
             _ => 0,

@@ -5,6 +5,7 @@
 
 mod arg_reduce;
 mod attention;
+mod attention_block;
 mod attention_grad;
 mod convolution;
 mod cumulative;
@@ -125,8 +126,8 @@ pub(crate) fn compile(
             let indices = kernel.results[1];
             Ok(Box::new(sort::Sort::new(slices, dtypes[0], s.descending, view(0), result, indices)))
         }
-        Op::Attention(a) => attention::compile(a, dtypes[0], isa, kernel, &dtypes),
-        Op::AttentionGrad(a) => attention_grad::compile(&a.forward(), dtypes[0], isa, kernel, &dtypes),
+        Op::Attention(a) => attention::compile(a, isa, kernel, &dtypes),
+        Op::AttentionGrad(a) => attention_grad::compile(a, isa, kernel, &dtypes),
         Op::Convolution(_) | Op::ConvolutionInputGrad(_) | Op::ConvolutionWeightGrad(_) => {
             convolution::compile(kernel, schedule, dtypes[0], isa)
         }

@@ -1,12 +1,15 @@
-//! The rows of an attention's scores: masking, the softmax, and its gradient, in place and vectorised.
+//! The rows of an attention's scores: soft cap, masking, the softmax, and its gradient, in place and vectorised.
 //!
 //! A row's bits depend on the row alone: sums run in [`LANES`] lanes by position, and what a row may not see contributes
-//! an exact 0. So neither the block of queries nor its neighbours show.
+//! an exact 0. So neither the block of queries nor its neighbours show, nor how far the block reaches, which begins at a
+//! multiple of the lanes.
 
 use super::gemm::{Isa, Scalar};
+use onestep_ir::ops::Band;
+use std::ops::Range;
 
 /// Partial sums of a row.
-const LANES: usize = 16;
+pub(super) const LANES: usize = 16;
 
 /// A mask for a block of scores.
 #[derive(Clone, Copy)]
@@ -28,67 +31,91 @@ pub(super) struct Block<T> {
     pub columns: usize,
     /// Multiplies the scores.
     pub scale: T,
-    /// The number of the first row, when a row sees only columns up to its own number.
-    pub causal: Option<usize>,
+    /// The bound that scaled scores approach.
+    pub softcap: Option<T>,
+    /// Which keys each query sees.
+    pub band: Band,
+    /// The number of the first row's query and of the first column's key.
+    pub first: [usize; 2],
     pub mask: Mask<T>,
     /// Distance of the mask's rows and columns.
     pub mask_strides: (usize, usize),
 }
 
 impl<T: Scalar> Block<T> {
-    /// Row `r` of a block of this form at `scores`, and how many of its columns it sees.
+    /// Row `r` of a block of this form at `scores`, and which of its columns it sees.
     ///
     /// # Safety
     ///
     /// The block's storage exists and nothing else refers to it.
     #[inline(always)]
-    unsafe fn row<'a>(&self, scores: *mut T, r: usize) -> (&'a mut [T], usize) {
-        let seen = self.causal.map_or(self.columns, |first| self.columns.min(first + r + 1));
+    unsafe fn row<'a>(&self, scores: *mut T, r: usize) -> (&'a mut [T], Range<usize>) {
+        let [query, key] = self.first;
+        let seen = self.band.keys(query + r);
+        let column = |j: usize| j.saturating_sub(key).min(self.columns);
         // SAFETY: row `r` has `columns` elements, by the contract.
         let row = unsafe { std::slice::from_raw_parts_mut(scores.add(r * self.stride), self.columns) };
-        (row, seen)
+        (row, column(seen.start)..column(seen.end))
     }
 
-    /// Masks the part of row `r` that is seen, and scales it if there is a mask.
+    /// Masks what row `r` sees, `row` being that, from column `from` on; and scales it if there is a mask, unless it is
+    /// capped, which scales it too.
     ///
     /// # Safety
     ///
     /// The mask has the block's rows and columns.
     #[inline(always)]
-    unsafe fn mask(&self, r: usize, row: &mut [T]) {
+    unsafe fn mask(&self, r: usize, from: usize, row: &mut [T]) {
         let (rs, cs) = self.mask_strides;
+        let place = r * rs + from * cs;
+        let scale = if self.softcap.is_some() { T::ONE } else { self.scale };
         match self.mask {
             Mask::None => {}
             Mask::Add(mask) => {
                 for (j, x) in row.iter_mut().enumerate() {
-                    // SAFETY: element `(r, j)` of the mask exists.
-                    *x = *x * self.scale + unsafe { *mask.add(r * rs + j * cs) };
+                    // SAFETY: element `(r, from + j)` of the mask exists.
+                    *x = *x * scale + unsafe { *mask.add(place + j * cs) };
                 }
             }
             Mask::Allow(mask) => {
                 for (j, x) in row.iter_mut().enumerate() {
-                    // SAFETY: element `(r, j)` of the mask exists.
-                    let allowed = unsafe { *mask.add(r * rs + j * cs) } != 0;
-                    *x = if allowed { *x * self.scale } else { T::NEG_INFINITY };
+                    // SAFETY: element `(r, from + j)` of the mask exists.
+                    let allowed = unsafe { *mask.add(place + j * cs) } != 0;
+                    *x = if allowed { *x * scale } else { T::NEG_INFINITY };
                 }
             }
         }
     }
+
+    /// What a row's scores are still to be multiplied by, once it is capped and masked.
+    #[inline(always)]
+    fn rest_of_scale(&self) -> T {
+        let scaled = self.softcap.is_some() || !matches!(self.mask, Mask::None);
+        if scaled { T::ONE } else { self.scale }
+    }
 }
 
-/// The seen part of a row, with as much of the rest as fills the last block; there the first element is repeated, which
-/// changes no maximum. So no row of a causal block has an odd end.
+/// The seen part of a row, with as much of the rest as fills the first and the last block; there the first element is
+/// repeated, which changes no maximum. So no row of a banded block has an odd end.
 #[inline(always)]
-fn pad<T: Scalar>(row: &mut [T], seen: usize) -> &mut [T] {
-    let width = row.len().min(seen.next_multiple_of(LANES));
-    let row = &mut row[..width];
-    if seen > 0 {
-        let first = row[0];
-        for x in &mut row[seen..] {
-            *x = first;
-        }
+fn pad<T: Scalar>(row: &mut [T], seen: Range<usize>) -> &mut [T] {
+    if seen.is_empty() {
+        return &mut row[..0];
     }
-    row
+    let (start, end) = (seen.start / LANES * LANES, row.len().min(seen.end.next_multiple_of(LANES)));
+    let first = row[seen.start];
+    row[start..seen.start].fill(first);
+    for x in &mut row[seen.end..end] {
+        *x = first;
+    }
+    &mut row[start..end]
+}
+
+/// Makes what a row does not see 0.
+#[inline(always)]
+fn clear<T: Scalar>(row: &mut [T], seen: Range<usize>) {
+    row[..seen.start].fill(T::ZERO);
+    row[seen.end..].fill(T::ZERO);
 }
 
 /// Reduces in lanes by position, then by halves.
@@ -139,10 +166,14 @@ unsafe fn forward_body<T: Scalar>(block: Block<T>, inverse: &mut [T], lse: *mut 
     for r in 0..block.rows {
         // SAFETY: the caller's contract.
         let (row, seen) = unsafe { block.row(block.scores, r) };
+        if let Some(cap) = block.softcap {
+            let factor = block.scale / cap;
+            map(&mut row[seen.clone()], |x| cap * T::tanh(x * factor));
+        }
         // SAFETY: the caller's contract.
-        unsafe { block.mask(r, &mut row[..seen]) };
-        let part = pad(row, seen);
-        let scale = if matches!(block.mask, Mask::None) { block.scale } else { T::ONE };
+        unsafe { block.mask(r, seen.start, &mut row[seen.clone()]) };
+        let part = pad(row, seen.clone());
+        let scale = block.rest_of_scale();
         // The largest product is the product of the largest, or of the smallest: rounding keeps the order.
         let extreme = match scale < T::ZERO {
             true => reduce(part, T::ZERO - T::NEG_INFINITY, |a, b| if b < a { b } else { a }),
@@ -151,7 +182,7 @@ unsafe fn forward_body<T: Scalar>(block: Block<T>, inverse: &mut [T], lse: *mut 
         let top = if part.is_empty() { T::NEG_INFINITY } else { extreme * scale };
         let shift = if top == T::NEG_INFINITY { T::ZERO } else { top };
         map(part, |x| T::exp(x * scale - shift));
-        row[seen..].fill(T::ZERO);
+        clear(row, seen);
         let sum = reduce(row, T::ZERO, |a, b| a + b);
         inverse[r] = if sum == T::ZERO { T::ZERO } else { T::ONE / sum };
         // SAFETY: there is a place for each row.
@@ -159,10 +190,19 @@ unsafe fn forward_body<T: Scalar>(block: Block<T>, inverse: &mut [T], lse: *mut 
     }
 }
 
-/// Turns scores into weights `exp(score − lse)`, and `grads`, the gradient of the weights, into that of the scores before
-/// they were scaled: `weight · (grad − delta) · scale`.
+/// Where the gradient of the weights is taken to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum To {
+    /// The products of queries and keys.
+    Products,
+    /// The masked scores, which is to the mask.
+    Mask,
+}
+
+/// Turns scores into weights `exp(score − lse)`, and `grads`, the gradient of the weights, into `weight · (grad − delta)`,
+/// that of the masked scores, and on through cap and scale.
 #[inline(always)]
-unsafe fn backward_body<T: Scalar>(block: Block<T>, grads: *mut T, lse: &[T], delta: &[T]) {
+unsafe fn backward_body<T: Scalar>(block: Block<T>, grads: *mut T, lse: &[T], delta: &[T], to: To) {
     for r in 0..block.rows {
         // SAFETY: the caller's contract; `grads` is a block of the same form.
         let ((row, seen), (grad, _)) = unsafe { (block.row(block.scores, r), block.row(grads, r)) };
@@ -171,15 +211,26 @@ unsafe fn backward_body<T: Scalar>(block: Block<T>, grads: *mut T, lse: &[T], de
             grad.fill(T::ZERO);
             continue;
         }
+        let (lse, mut delta) = (lse[r], delta[r]);
+        if let Some(cap) = block.softcap {
+            let factor = block.scale / cap;
+            map(&mut row[seen.clone()], |x| T::tanh(x * factor));
+            for (x, g) in row[seen.clone()].iter_mut().zip(&mut grad[seen.clone()]) {
+                let slope = if to == To::Products { T::ONE - *x * *x } else { T::ONE };
+                *g = (*g - delta) * slope;
+                *x = *x * cap;
+            }
+            delta = T::ZERO;
+        }
         // SAFETY: the caller's contract.
-        unsafe { block.mask(r, &mut row[..seen]) };
-        let scale = if matches!(block.mask, Mask::None) { block.scale } else { T::ONE };
-        let (lse, delta) = (lse[r], delta[r]);
-        map(pad(row, seen), |x| T::exp(x * scale - lse));
-        row[seen..].fill(T::ZERO);
-        grad[seen..].fill(T::ZERO);
-        for (&weight, g) in row[..seen].iter().zip(&mut grad[..seen]) {
-            *g = weight * (*g - delta) * block.scale;
+        unsafe { block.mask(r, seen.start, &mut row[seen.clone()]) };
+        let scale = block.rest_of_scale();
+        map(pad(row, seen.clone()), |x| T::exp(x * scale - lse));
+        clear(row, seen.clone());
+        clear(grad, seen.clone());
+        let factor = if to == To::Products { block.scale } else { T::ONE };
+        for (&weight, g) in row[seen.clone()].iter().zip(&mut grad[seen]) {
+            *g = weight * (*g - delta) * factor;
         }
     }
 }
@@ -193,9 +244,9 @@ macro_rules! with_features {
             unsafe { forward_body(block, inverse, lse) }
         }
         #[target_feature(enable = $features)]
-        unsafe fn $backward<T: Scalar>(block: Block<T>, grads: *mut T, lse: &[T], delta: &[T]) {
+        unsafe fn $backward<T: Scalar>(block: Block<T>, grads: *mut T, lse: &[T], delta: &[T], to: To) {
             // SAFETY: the caller's contract.
-            unsafe { backward_body(block, grads, lse, delta) }
+            unsafe { backward_body(block, grads, lse, delta, to) }
         }
     };
 }
@@ -224,20 +275,27 @@ pub(super) unsafe fn forward<T: Scalar>(isa: Isa, block: Block<T>, inverse: &mut
     }
 }
 
-/// The weights of a block of scores, and the gradient of the scores from that of the weights.
+/// The weights of a block of scores, and from their gradient that of what they are made of.
 ///
 /// # Safety
 ///
 /// As for [`forward`], and `grads` is a block of the same form.
-pub(super) unsafe fn backward<T: Scalar>(isa: Isa, block: Block<T>, grads: *mut T, lse: &[T], delta: &[T]) {
+pub(super) unsafe fn backward<T: Scalar>(
+    isa: Isa,
+    block: Block<T>,
+    grads: *mut T,
+    lse: &[T],
+    delta: &[T],
+    to: To,
+) {
     // SAFETY: the caller's contract; `isa` is available.
     unsafe {
         match isa {
-            Isa::Portable => backward_body(block, grads, lse, delta),
+            Isa::Portable => backward_body(block, grads, lse, delta, to),
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => backward_avx2(block, grads, lse, delta),
+            Isa::Avx2 => backward_avx2(block, grads, lse, delta, to),
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => backward_avx512(block, grads, lse, delta),
+            Isa::Avx512 => backward_avx512(block, grads, lse, delta, to),
         }
     }
 }
