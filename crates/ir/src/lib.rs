@@ -39,6 +39,6 @@ pub use op::OpRule;
 pub use ops::Op;
 pub use shape::{Dim, DimSpec, DimVar, IntoShape, Shape, Type, dim, row_major};
 pub use tensor::{
-    AttentionOptions, ConvOptions, CrossEntropyOptions, Divisor, Interpolation, Resize, Rhs, RotaryOptions,
-    RotaryPairing, RotaryScaling, Tensor, concat, stack,
+    AttentionOptions, ConvOptions, CrossEntropyOptions, CtcOptions, CtcReduction, Divisor, Interpolation,
+    Resize, Rhs, RotaryOptions, RotaryPairing, RotaryScaling, Tensor, concat, stack,
 };

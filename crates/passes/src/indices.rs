@@ -22,46 +22,69 @@ pub struct Site {
     pub bound: usize,
 }
 
-/// What is tested at a node: the operand that holds indices, one more than the largest valid index, and a value that is
-/// always allowed.
-fn tested(graph: &Graph, node: &Node) -> Option<(ValueId, usize, Option<i64>)> {
+/// What is tested at a node.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Test {
+    /// The operand that holds indices.
+    value: ValueId,
+    /// One more than the largest valid index.
+    bound: usize,
+    /// A value that is always allowed.
+    allowed: Option<i64>,
+    /// How many indices of each row, along the last axis, count; the rest may be anything.
+    length: Option<ValueId>,
+}
+
+/// The tests of a node.
+fn tested(graph: &Graph, node: &Node) -> Vec<Test> {
+    let below = |value: ValueId, bound: usize| Test { value, bound, allowed: None, length: None };
     let lengths = |op: &Attention, operands: &AttentionOperands<ValueId>| {
-        let k = <[usize; 4]>::try_from(graph.ty(operands.k).sizes()).ok()?;
-        Some((operands.lengths?, op.layout.arrange(k)[2] + 1, None))
+        let k = <[usize; 4]>::try_from(graph.ty(operands.k).sizes()).ok();
+        let test = k.zip(operands.lengths).map(|(k, lengths)| below(lengths, op.layout.arrange(k)[2] + 1));
+        test.into_iter().collect()
     };
-    let size = |slot: usize, axis: usize| graph.ty(node.operands[slot]).sizes()[axis];
+    let v = &node.operands;
+    let size = |slot: usize, axis: usize| graph.ty(v[slot]).sizes()[axis];
     match &node.op {
-        Op::Gather(o) => Some((node.operands[1], size(0, o.axis), None)),
-        Op::GatherAlong(o) => Some((node.operands[1], size(0, o.axis), None)),
-        Op::ScatterAdd(o) => Some((node.operands[1], size(0, o.axis), None)),
-        Op::ScatterAddAlong(o) => Some((node.operands[1], size(0, o.axis), None)),
-        Op::DynamicSlice(o) => Some((node.operands[1], size(0, o.axis) - o.size + 1, None)),
-        Op::DynamicUpdateSlice(o) => Some((node.operands[2], size(0, o.axis) - size(1, o.axis) + 1, None)),
+        Op::Gather(o) => vec![below(v[1], size(0, o.axis))],
+        Op::GatherAlong(o) => vec![below(v[1], size(0, o.axis))],
+        Op::ScatterAdd(o) => vec![below(v[1], size(0, o.axis))],
+        Op::ScatterAddAlong(o) => vec![below(v[1], size(0, o.axis))],
+        Op::DynamicSlice(o) => vec![below(v[1], size(0, o.axis) - o.size + 1)],
+        Op::DynamicUpdateSlice(o) => vec![below(v[2], size(0, o.axis) - size(1, o.axis) + 1)],
         Op::CrossEntropy(o) => {
-            let classes = *graph.ty(node.operands[0]).sizes().last()?;
-            Some((node.operands[1], classes, Some(o.ignore_index)))
+            let classes = graph.ty(v[0]).sizes().last().copied().unwrap_or(0);
+            vec![Test { allowed: Some(o.ignore_index), ..below(v[1], classes) }]
         }
-        Op::Attention(o) => lengths(o, &o.operands::<_, 0>(&node.operands).ok()?.0),
-        Op::AttentionGrad(o) => lengths(&o.forward, &o.forward.operands::<_, 3>(&node.operands).ok()?.0),
-        _ => None,
+        Op::CtcLoss(_) => vec![
+            below(v[2], size(0, 0) + 1),
+            below(v[3], size(1, 1) + 1),
+            Test { length: Some(v[3]), ..below(v[1], size(0, 2)) },
+        ],
+        Op::Attention(o) => o.operands::<_, 0>(v).map_or(vec![], |(operands, _)| lengths(o, &operands)),
+        Op::AttentionGrad(o) => {
+            o.forward.operands::<_, 3>(v).map_or(vec![], |(operands, _)| lengths(&o.forward, &operands))
+        }
+        _ => vec![],
     }
 }
 
 /// Runs the pass on a bound graph without calls; gives the sites in the order of their numbers.
 pub fn indices(graph: &Graph) -> Result<(Graph, Vec<Site>), GraphError> {
-    let mut seen: HashSet<(ValueId, usize, Option<i64>)> = HashSet::new();
+    let mut seen: HashSet<Test> = HashSet::new();
     let mut sites = vec![];
     let g = GraphBuilder::edit(graph.clone());
     let mut first_bad: Option<Tensor<'_>> = None;
-    for node in graph.body_nodes() {
-        let Some(test) = tested(graph, node) else { continue };
-        if !seen.insert(test) || known(graph, test.0, test.1) {
+    let all =
+        graph.body_nodes().flat_map(|node| tested(graph, node).into_iter().map(move |test| (node, test)));
+    for (node, test) in all {
+        if !seen.insert(test) || known(graph, test.value, test.bound) {
             continue;
         }
-        let (value, bound, allowed) = test;
+        let bound = test.bound;
         let loc = node.loc.map(|l| l.to_string()).unwrap_or_else(|| "the graph's text".to_string());
         sites.push(Site { op: node.op.rule().name().to_string(), loc, bound });
-        let bad = g.at(node.loc, || out_of_range(&g, g.tensor(value), bound, allowed));
+        let bad = g.at(node.loc, || out_of_range(&g, test));
         let number = g.full(DType::I32, (), sites.len() as f64);
         let none = g.full(DType::I32, (), i32::MAX as f64);
         let here = bad.select(number, none);
@@ -171,12 +194,9 @@ fn between(graph: &Graph, v: ValueId, depth: usize) -> Option<(i64, i64)> {
     (dtype.is_int() && dtype.wrap(low) == low && dtype.wrap(high) == high).then_some((low, high))
 }
 
-fn out_of_range<'g>(
-    g: &'g GraphBuilder,
-    index: Tensor<'g>,
-    bound: usize,
-    allowed: Option<i64>,
-) -> Tensor<'g> {
+fn out_of_range(g: &GraphBuilder, test: Test) -> Tensor<'_> {
+    let Test { value, bound, allowed, length } = test;
+    let index = g.tensor(value);
     let dtype = index.dtype();
     // In a narrow dtype the bound itself may not be representable; then nothing is too large.
     let index = if matches!(dtype, DType::I8 | DType::U8) { index.cast(DType::I32) } else { index };
@@ -191,6 +211,10 @@ fn out_of_range<'g>(
     if let Some(allowed) = allowed.filter(|&x| held(x)) {
         let allowed = g.emit1(Constant { value: Array::scalar(allowed), dims: shape.0.clone() }, &[]);
         bad = bad.and(index.not_equal(allowed.cast(index.dtype())));
+    }
+    if let Some(length) = length.map(|v| g.tensor(v).cast(DType::I64)) {
+        let last = shape.rank().saturating_sub(1);
+        bad = bad.and(g.iota(DType::I64, &shape, last).less(length.expand(last)));
     }
     bad.any()
 }

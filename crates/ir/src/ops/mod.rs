@@ -16,6 +16,7 @@ mod convolution;
 mod convolution_input_grad;
 mod convolution_weight_grad;
 mod cross_entropy;
+mod ctc_loss;
 mod cumulative;
 mod dropout;
 mod dynamic_slice;
@@ -63,6 +64,7 @@ pub use convolution::{Convolution, ConvolutionSizes};
 pub use convolution_input_grad::ConvolutionInputGrad;
 pub use convolution_weight_grad::ConvolutionWeightGrad;
 pub use cross_entropy::CrossEntropy;
+pub use ctc_loss::CtcLoss;
 pub use cumulative::Cumulative;
 pub use dropout::Dropout;
 pub use dynamic_slice::DynamicSlice;
@@ -202,4 +204,5 @@ table!(
     Cumulative,
     Reverse,
     Sort,
+    CtcLoss,
 );

@@ -10,6 +10,7 @@ use crate::ops::{
 use crate::{DType, Dim, GraphBuilder, Mistake, Shape, Type, ValueId};
 
 mod activation_methods;
+mod ctc_methods;
 mod einsum;
 mod layout_methods;
 mod loss_methods;
@@ -25,6 +26,7 @@ mod shape_methods;
 mod spatial_methods;
 mod statistics_methods;
 
+pub use ctc_methods::{CtcOptions, CtcReduction};
 pub use loss_methods::CrossEntropyOptions;
 pub use nn_methods::AttentionOptions;
 pub use resize_methods::{Interpolation, Resize};
