@@ -1,12 +1,12 @@
-"""Record a small Llama, a small BERT and CTC losses from PyTorch, in f64.
+"""Record a small Llama, a small BERT, a small residual network and CTC losses from PyTorch, in f64.
 
     python make_torch_blocks.py torch-blocks.safetensors.zst     (needs torch 2.15.0 and the zstd program)
 
-Both models are the published formulas, written out over named tensors; the names are those of Onestep's parameters. Norms
+The models are the published formulas, written out over named tensors; the names are those of Onestep's parameters. Norms
 and biases start away from 1 and 0, so that each matters, and parameters are rounded to f32, so that f32 and f64 programs
 start alike. Queries and keys are turned as in Hugging Face's Llama: halves, with Llama 3's scaling of the frequencies.
 
-Tensors of each MODEL, "llama", "llama-tied" and "bert":
+Tensors of each MODEL, "llama", "llama-tied", "bert" and "resnet":
   MODEL/parameter/PATH, MODEL/gradient/PATH, MODEL/input, MODEL/target, MODEL/logits, MODEL/loss
   bert/types, bert/lengths, bert/pooled
 The loss is the mean cross-entropy; BERT's has the mean square of the pooled features added, so that all parameters count.
@@ -145,6 +145,40 @@ def bert(p, tokens, types, lengths):
     return logits, pooled
 
 
+# Of each block: path, inputs, outputs, stride, and the sizes of its kernels.
+RESNET = [("layer1.0", 4, 8, 1, [3, 3]), ("layer2.0", 8, 16, 2, [1, 3, 1]), ("layer2.1", 16, 16, 1, [1, 3, 1])]
+
+
+def resnet_shapes():
+    shapes = {}
+    for path, inputs, outputs, stride, kernels in RESNET:
+        before = inputs
+        for i, k in enumerate(kernels):
+            width = outputs // 4 if len(kernels) == 3 and i < 2 else outputs
+            shapes |= {f"{path}.conv{i + 1}.weight": (width, before, k, k)}
+            shapes |= {f"{path}.bn{i + 1}.weight": (width,), f"{path}.bn{i + 1}.bias": (width,)}
+            before = width
+        if stride > 1 or inputs != outputs:
+            shapes[f"{path}.downsample.0.weight"] = (outputs, inputs, 1, 1)
+            shapes |= {f"{path}.downsample.1.weight": (outputs,), f"{path}.downsample.1.bias": (outputs,)}
+    return shapes | {"fc.weight": (3, 16), "fc.bias": (3,)}
+
+
+def resnet(p, x):
+    norm = lambda path, x: F.batch_norm(x, None, None, p[f"{path}.weight"], p[f"{path}.bias"], training=True, eps=1e-5)
+    for path, inputs, outputs, stride, kernels in RESNET:
+        y = x
+        for i, k in enumerate(kernels):
+            # The first 3x3 convolution takes the steps.
+            step = stride if i == kernels.index(3) else 1
+            y = norm(f"{path}.bn{i + 1}", F.conv2d(y, p[f"{path}.conv{i + 1}.weight"], stride=step, padding=k // 2))
+            y = y.relu() if i + 1 < len(kernels) else y
+        if f"{path}.downsample.0.weight" in p:
+            x = norm(f"{path}.downsample.1", F.conv2d(x, p[f"{path}.downsample.0.weight"], stride=stride))
+        x = (x + y).relu()
+    return F.linear(x.mean((2, 3)), p["fc.weight"], p["fc.bias"])
+
+
 def record(out, model, p, **tensors):
     tensors["loss"].backward()
     for path, parameter in p.items():
@@ -195,6 +229,14 @@ def main():
     loss = F.cross_entropy(logits.flatten(0, 1), target.long().flatten()) + pooled.square().mean()
     tensors = dict(input=tokens, types=types, lengths=lengths, target=target, logits=logits, pooled=pooled, loss=loss)
     record(out, "bert", p, **tensors)
+
+    x, target = torch.randn(3, 4, 6, 5).float().double(), ints([2, 0, 1])
+    p = parameters(resnet_shapes())
+    for path in p:
+        if "bn" in path or "downsample.1" in path:
+            p[path].data += 1.0 if path.endswith("weight") else 0.0
+    logits = resnet(p, x)
+    record(out, "resnet", p, input=x, target=target, logits=logits, loss=F.cross_entropy(logits, target.long()))
 
     # Different labels, a repeated one, none at all, one that just fits, one that does not, and a short input; padded with 0.
     targets = ints([[1, 2, 3, 4], [2, 2, 2, 0], [0, 0, 0, 0], [3, 3, 1, 1], [3, 3, 1, 1], [4, 1, 0, 0]])

@@ -3,11 +3,13 @@
 
 mod common;
 
-use common::{assert_close, first_state, shapes};
+use common::{assert_close, first_state};
 use onestep_io::safetensors::{Tensors, from_bytes};
 use onestep_ir::interp::{Mode, run};
-use onestep_ir::{DType, Dense, Graph, GraphBuilder, RotaryScaling};
-use onestep_nn::{Activation, Bert, Gpt, Llama, mlp_classifier};
+use onestep_ir::{DType, Dense, Graph, GraphBuilder, Role, RotaryScaling};
+use onestep_nn::{
+    Activation, BatchNorm, Bert, Gpt, Llama, basic_block, bottleneck_block, linear, mlp_classifier,
+};
 use onestep_optim::{Params, with_backward};
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -80,6 +82,25 @@ fn bert() -> Graph {
     g.finish(logits.cross_entropy(y) + pooled.square().mean()).unwrap()
 }
 
+/// A basic block and two of a bottleneck, one with steps.
+fn resnet() -> Graph {
+    let g = GraphBuilder::new("resnet");
+    let (x, y) = (g.input("input", DType::F32, [3, 4, 6, 5]), g.input("target", DType::I32, [3]));
+    let norm = BatchNorm::default();
+    let x = basic_block(&g, "layer1.0", x, 8, 1, norm);
+    let x = bottleneck_block(&g, "layer2.0", x, 16, 2, norm);
+    let x = bottleneck_block(&g, "layer2.1", x, 16, 1, norm);
+    let logits = linear(&g, "fc", x.mean_over(&[2, 3]), 3);
+    g.output("logits", logits);
+    g.finish(logits.cross_entropy(y)).unwrap()
+}
+
+/// The paths and shapes of a graph's parameters.
+fn shapes(graph: &Graph) -> Vec<(String, Vec<usize>)> {
+    let own = graph.states.iter().filter(|s| s.role == Role::Parameter);
+    own.map(|s| (s.name.to_string(), graph.ty(s.value).sizes())).collect()
+}
+
 /// Loads the recorded parameters by their paths, runs forward and backward, and compares all results.
 fn agrees(graph: &Graph, model: &str, mode: Mode, tolerance: f64) {
     let recorded = recorded(model);
@@ -126,6 +147,7 @@ fn in_f64_they_agree_to_the_constants() {
     agrees(&llama(false), "llama", Mode::AllF64, 1e-10);
     agrees(&llama(true), "llama-tied", Mode::AllF64, 1e-10);
     agrees(&bert(), "bert", Mode::AllF64, 1e-7);
+    agrees(&resnet(), "resnet", Mode::AllF64, 1e-9);
 }
 
 #[test]
@@ -135,4 +157,5 @@ fn in_f32_they_agree_to_its_precision() {
     agrees(&llama(false), "llama", Mode::Declared, 5e-6);
     agrees(&llama(true), "llama-tied", Mode::Declared, 5e-6);
     agrees(&bert(), "bert", Mode::Declared, 5e-6);
+    agrees(&resnet(), "resnet", Mode::Declared, 5e-5);
 }
