@@ -85,10 +85,7 @@ fn output(
     let graph = g.build().unwrap();
     let mut values: Vec<f64> = (0..48).map(|i| ((i * 37 % 23) as f64 - 11.0) / 4.0).collect();
     edit(&mut values);
-    let inputs = [
-        Array::from_f64(DType::F32, &SIZES, &values).unwrap(),
-        Array::new(&[2], &[4, 2]).unwrap(),
-    ];
+    let inputs = [Array::from_f64(DType::F32, &SIZES, &values).unwrap(), Array::new(&[2], &[4, 2]).unwrap()];
     call(&graph, &mut first_state(&graph, 3), &inputs)[0].to_f64()
 }
 
@@ -163,7 +160,10 @@ fn impossible_ones_are_mistakes_at_the_callers_line() {
     assert!(llama(tiny, &[4]).contains("give them as [batch, time]"));
     assert!(text(&|g| tiny.decode(g, g.input("x", DType::I32, [1, 4]))).contains("give them as [time]"));
     let features = |g: &GraphBuilder| g.input("x", DType::F32, [2, 3, 768]).value().unwrap();
-    assert!(text(&|g| Bert::BASE.masked_lm(g, g.tensor(features(g)))).contains("build the features with `encode`"));
+    assert!(
+        text(&|g| Bert::BASE.masked_lm(g, g.tensor(features(g))))
+            .contains("build the features with `encode`")
+    );
     let x = |g: &GraphBuilder| g.input("x", DType::F32, [1, 4, 5, 5]).value().unwrap();
     let block = text(&|g| bottleneck_block(g, "b", g.tensor(x(g)), 6, 1, BatchNorm::EVAL));
     assert!(block.contains("6 outputs have no quarter"));

@@ -7,7 +7,7 @@
 use onestep_cpu::CpuProgram;
 use onestep_cpu::pool::Pool;
 use onestep_ir::ops::{Attention, AttentionGrad, AttentionLayout};
-use onestep_ir::{DType, Op, Real, row_major};
+use onestep_ir::{DType, Op, row_major};
 use onestep_passes::schedule::{
     Buffer, BufferId, BufferKind, Kernel, LibraryKernel, MatmulKernel, Schedule, View,
 };

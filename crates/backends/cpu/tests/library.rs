@@ -2,67 +2,15 @@
 
 mod common;
 
-use common::{Case, dense, noise, random};
+use common::op::{case, case_of_views, check};
+use common::{noise, random};
 use onestep_cpu::library::accepts;
 use onestep_ir::op::Range;
 use onestep_ir::ops::{
-    ArgKind, ArgReduce, Attention, AttentionGrad, AttentionLayout, Convolution, ConvolutionInputGrad,
-    ConvolutionWeightGrad, DynamicSlice, DynamicUpdateSlice, Gather, GatherAlong, MaxPool, ScatterAdd,
-    ScatterAddAlong, Unary, UnaryKind, Window,
+    ArgKind, ArgReduce, Convolution, ConvolutionInputGrad, ConvolutionWeightGrad, DynamicSlice,
+    DynamicUpdateSlice, Gather, GatherAlong, MaxPool, ScatterAdd, ScatterAddAlong, Unary, UnaryKind, Window,
 };
-use onestep_ir::{Array, DType, Dense, Op, OpRule, Real, Type};
-use onestep_passes::schedule::{Kernel, LibraryKernel, View};
-
-/// A schedule of one op over dense operands. The results are its last buffers.
-fn case(op: &Op, operands: &[Array]) -> (Case, Vec<Type>) {
-    let views = operands.iter().map(|a| (a.clone(), None)).collect::<Vec<_>>();
-    case_of_views(op, &views)
-}
-
-/// The same; an operand may be a view (of strides) of another tensor.
-fn case_of_views(op: &Op, operands: &[(Array, Option<(Vec<usize>, Vec<usize>)>)]) -> (Case, Vec<Type>) {
-    let mut case = Case::default();
-    let mut views = vec![];
-    let mut types = vec![];
-    for (array, view) in operands {
-        let buffer = case.input(array.clone());
-        let view = match view {
-            None => dense(buffer, array.shape()),
-            Some((shape, strides)) => {
-                View { buffer, offset: 0, shape: shape.clone(), strides: strides.clone() }
-            }
-        };
-        types.push(Type::new(array.dtype(), onestep_ir::Shape::fixed(&view.shape)));
-        views.push(view);
-    }
-    let results = op.rule().infer(&types).unwrap();
-    let outs = results.iter().map(|t| case.temp(t.dtype, &t.sizes())).collect();
-    case.push(Kernel::Library(LibraryKernel { op: op.clone(), operands: views, results: outs }));
-    (case, results)
-}
-
-fn reference(op: &Op, operands: &[Array], results: &[Type]) -> Vec<Dense> {
-    let dense: Vec<Dense> = operands.iter().map(Dense::from_array).collect();
-    op.rule().reference(&dense.iter().collect::<Vec<_>>(), results).unwrap()
-}
-
-/// Holds a kernel to the reference: floats within `tolerance` of their size or of 1, NaN for NaN.
-fn check(op: &Op, operands: &[Array], tolerance: f64) {
-    let (case, results) = case(op, operands);
-    let got = case.run();
-    let got = &got[got.len() - results.len()..];
-    for (g, w) in got.iter().zip(reference(op, operands, &results)) {
-        let w = w.to_array().unwrap();
-        if !g.dtype().is_float() {
-            assert_eq!(g.to_i64(), w.to_i64(), "{op:?}");
-            continue;
-        }
-        for (i, (a, b)) in g.to_f64().iter().zip(w.to_f64()).enumerate() {
-            let near = (a - b).abs() <= tolerance * b.abs().max(1.0);
-            assert!(near || *a == b || (a.is_nan() && b.is_nan()), "{op:?} element {i}: {a} for {b}");
-        }
-    }
-}
+use onestep_ir::{Array, DType, Op, Type};
 
 fn draw(ty: &Type, range: Range, as_f32: bool, seed: u64) -> Array {
     let sizes = ty.sizes();
@@ -197,106 +145,6 @@ fn argmax_takes_the_first_nan_else_the_first_of_equals() {
             values[n + n / 2] = f64::NAN;
             check(&op, &[Array::from_f64(DType::F32, &[3, n], &values).unwrap()], 0.0);
         }
-    }
-}
-
-/// Sizes: batch, heads, queries, keys, head size, head size of the values.
-fn attention(
-    layout: AttentionLayout,
-    causal: bool,
-    [b, h, tq, tk, d, dv]: [usize; 6],
-    mask: Option<Array>,
-    tolerance: f64,
-) {
-    let op = Attention { causal, ..Attention::new(layout, 1.0 / (d as f64).sqrt()) };
-    for dtype in [DType::F32, DType::F64] {
-        let tolerance = if dtype == DType::F64 { 1e-12 } else { tolerance };
-        let tensor = |t, d, seed| random(dtype, &layout.arrange([b, h, t, d]), seed);
-        let mut operands = vec![tensor(tq, d, 1), tensor(tk, d, 2), tensor(tk, dv, 3)];
-        operands.extend(mask.as_ref().map(|m| match m.dtype() {
-            DType::Bool => m.clone(),
-            _ => Array::from_f64(dtype, m.shape(), &m.to_f64()).unwrap(),
-        }));
-        check(&op.into(), &operands, tolerance);
-        let types: Vec<Type> = operands.iter().map(|a| Dense::from_array(a).ty()).collect();
-        let results = op.infer(&types).unwrap();
-        let forward = reference(&op.into(), &operands, &results);
-        operands.extend(forward.iter().map(|d| d.to_array().unwrap()));
-        operands.push(tensor(tq, dv, 4));
-        check(&AttentionGrad { forward: op, mask_grad: false }.into(), &operands, tolerance);
-    }
-}
-
-#[test]
-fn attention_and_its_gradient() {
-    use AttentionLayout::{Bhtd, Bthd};
-    for layout in [Bhtd, Bthd] {
-        for causal in [false, true] {
-            for sizes in [
-                [2, 3, 33, 33, 8, 8],
-                [1, 4, 4, 4, 4, 4],
-                [1, 2, 130, 130, 32, 32],
-                [2, 1, 5, 70, 16, 24],
-                [1, 2, 70, 5, 128, 64],
-                [1, 1, 1, 300, 64, 64],
-                [1, 1, 100, 1, 8, 8],
-            ] {
-                attention(layout, causal, sizes, None, 2e-5);
-            }
-        }
-    }
-}
-
-#[test]
-fn masked_attention_and_rows_that_see_nothing() {
-    let [b, h, tq, tk] = [2, 3, 19, 37];
-    for shape in [[b, h, tq, tk], [1, h, tq, tk], [b, 1, tq, tk], [1, 1, tq, tk]] {
-        let n: usize = shape.iter().product();
-        // Every fourth row is masked altogether.
-        let allow = |i: usize, x: f64| i / tk % 4 != 2 && x > -0.2;
-        let noise = noise(7, n);
-        let bools: Vec<bool> = noise.iter().enumerate().map(|(i, &x)| allow(i, x)).collect();
-        let added: Vec<f64> =
-            bools.iter().zip(&noise).map(|(&a, &x)| if a { x } else { f64::NEG_INFINITY }).collect();
-        for causal in [false, true] {
-            for layout in [AttentionLayout::Bhtd, AttentionLayout::Bthd] {
-                let sizes = [b, h, tq, tk, 16, 8];
-                attention(layout, causal, sizes, Some(Array::bools(&shape, &bools).unwrap()), 2e-5);
-                let added = Array::from_f64(DType::F64, &shape, &added).unwrap();
-                attention(layout, causal, sizes, Some(added), 2e-5);
-            }
-        }
-    }
-}
-
-#[test]
-fn attention_of_views_has_the_bits_of_attention_of_copies() {
-    let [b, h, t, d] = [2, 3, 20, 8];
-    // q, k and v in one [b, t, 3, h, d] tensor, as a fused projection leaves them.
-    let fused = random(DType::F32, &[b, t, 3, h, d], 1);
-    let numbers = fused.to_f64();
-    let op: Op = Attention { causal: true, ..Attention::new(AttentionLayout::Bhtd, 0.3) }.into();
-    let mut copies = vec![];
-    for part in 0..3 {
-        let mut copy = vec![];
-        for (b, h, t) in (0..b).flat_map(|b| (0..h).flat_map(move |h| (0..t).map(move |t| (b, h, t)))) {
-            copy.extend_from_slice(&numbers[(((b * 20 + t) * 3 + part) * 3 + h) * d..][..d]);
-        }
-        copies.push(Array::from_f64(DType::F32, &[b, h, t, d], &copy).unwrap());
-    }
-    let (copied, results) = case(&op, &copies);
-    let copied = copied.run();
-    let (mut viewed, _) = case(&op, &copies);
-    let buffer = viewed.input(fused);
-    if let Kernel::Library(l) = &mut viewed.schedule.kernels[0] {
-        for (part, view) in l.operands.iter_mut().enumerate() {
-            let strides = vec![t * 3 * h * d, d, 3 * h * d, 1];
-            *view = View { buffer, offset: part * h * d, shape: vec![b, h, t, d], strides };
-        }
-    }
-    let viewed = viewed.run();
-    for i in 0..results.len() {
-        assert_eq!(copied[3 + i].bytes(), viewed[3 + i].bytes());
     }
 }
 

@@ -7,7 +7,7 @@ use common::{Case, bias_tanh, dense, random};
 use onestep_cpu::CpuProgram;
 use onestep_cpu::pool::Pool;
 use onestep_ir::ops::{ArgKind, ArgReduce, Attention, AttentionGrad, AttentionLayout, Gather, ScatterAdd};
-use onestep_ir::{Array, DType, Op, Real};
+use onestep_ir::{Array, DType, Op};
 use onestep_passes::schedule::{Kernel, LibraryKernel, MatmulKernel, View};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -53,11 +53,9 @@ fn a_run_allocates_nothing() {
 
     let shape = [2, 50, 4, 16];
     let qkv = [3, 4, 5].map(|seed| dense(case.input(random(F32, &shape, seed)), &shape));
-    let layout = AttentionLayout::Bthd;
     let lse: &[usize] = &[2, 4, 50];
-    let attention = Attention { causal: true, ..Attention::new(layout, 0.25) };
-    let op = attention;
-    library(&mut case, op, qkv.to_vec(), &[(F32, &shape), (F32, lse)]);
+    let attention = Attention { causal: true, ..Attention::new(AttentionLayout::Bthd, 0.25) };
+    library(&mut case, attention, qkv.to_vec(), &[(F32, &shape), (F32, lse)]);
     let last =
         |case: &Case, back: usize| onestep_passes::schedule::BufferId((case.values.len() - back) as u32);
     let more = [dense(last(&case, 2), &shape), dense(last(&case, 1), lse), qkv[0].clone()];

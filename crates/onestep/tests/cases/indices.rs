@@ -85,6 +85,22 @@ fn token_ids_out_of_range() {
     }
 }
 
+#[test]
+fn lengths_of_an_attention_out_of_range() {
+    let g = GraphBuilder::new("lengths");
+    let (x, lengths) = (g.input("x", F32, [2, 1, 4, 3]), g.input("lengths", I32, [2]));
+    let y = nn::linear(&g, "fc", x, 3);
+    let (y, line) = (y.attention_with(x, y, None, Some(lengths), Default::default()), line!());
+    let graph = g.finish(y.square().mean()).unwrap();
+    let mut step = TrainingStep::new(graph).optimizer(Sgd::new(0.1)).compile(&cpu(2)).unwrap();
+    let batch = |lengths: [i32; 2]| [random(&[2, 1, 4, 3], 1), ints(&[2], &lengths)];
+    for bad in [5, -1, i32::MIN, i32::MAX] {
+        let (op, loc, bound) = refused(&mut step, &batch([0, 4]), &batch([2, bad]));
+        assert_eq!((op.as_str(), bound), ("attention", 4));
+        assert!(loc.contains(&format!("indices.rs:{line}:")), "{loc}");
+    }
+}
+
 type Build = for<'g> fn(&'g GraphBuilder, Tensor<'g>);
 
 fn table(g: &GraphBuilder) -> Tensor<'_> {

@@ -3,8 +3,8 @@
 
 use crate::common::*;
 use onestep::ir::interp;
-use onestep::optim::{StepOptions, UpdateRule, training_step};
 use onestep::nn::{Bert, Llama};
+use onestep::optim::{StepOptions, UpdateRule, training_step};
 use onestep::prelude::*;
 use onestep::{Clip, Executable, Options, Params};
 use std::collections::BTreeMap;
@@ -99,7 +99,8 @@ fn a_bert() {
     let g = GraphBuilder::new("tiny-bert");
     let (x, y) = (g.input("x", I32, [2, TINY.context]), g.input("y", I32, [2, TINY.context]));
     let lengths = g.input("lengths", I32, [2]);
-    let model = Bert { vocab: TINY.vocab, width: 16, hidden: 24, layers: 2, heads: 2, context: 8, ..Bert::BASE };
+    let model =
+        Bert { vocab: TINY.vocab, width: 16, hidden: 24, layers: 2, heads: 2, context: 8, ..Bert::BASE };
     let features = model.encode(&g, x, None, Some(lengths));
     let graph = g.finish(model.masked_lm(&g, features).cross_entropy(y)).unwrap();
     compare("bert", &graph, &Sgd::new(0.1), |n| {

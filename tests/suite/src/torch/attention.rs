@@ -4,14 +4,11 @@ use super::Entry;
 use super::call::{Call, KEYWORD, Trouble};
 use super::helpers::{fixed, one, sizes};
 use onestep_ir::ops::{Attention, AttentionLayout};
-use onestep_ir::{AttentionOptions, Real, Tensor};
+use onestep_ir::{AttentionOptions, Tensor};
 
 pub const TABLE: &[Entry] = &[
     ("nn.functional.scaled_dot_product_attention", |c| {
         let [q, k, v] = operands(c)?;
-        if sizes(q)[1] != sizes(k)[1] {
-            return Err(Trouble::Refused("attention of grouped queries"));
-        }
         let options = AttentionOptions {
             causal: c.flag(5, "is_causal", false)?,
             scale: c.maybe_number(6, "scale")?,

@@ -1,6 +1,8 @@
 //! A schedule of one kernel, its storage, and random numbers for the tests of this backend.
 #![allow(dead_code)]
 
+pub mod op;
+
 use onestep_cpu::CpuProgram;
 use onestep_cpu::library::gemm::Isa;
 use onestep_cpu::pool::Pool;
