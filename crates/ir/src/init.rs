@@ -1,5 +1,7 @@
 //! First values of state, as published: from a seed and the state's path, the same on every device.
 
+mod normal;
+
 use crate::array::{count, reserve};
 use crate::{Array, ArrayError, DType, random};
 
@@ -21,6 +23,25 @@ pub enum Init {
         mean: f64,
         /// Standard deviation.
         std: f64,
+    },
+    /// Normal with what lies outside `[low, high]` drawn again, by the inverse of the distribution function: PyTorch's
+    /// `trunc_normal_`. `std` is that of the whole normal, not of what is left.
+    TruncatedNormal {
+        /// Mean of the whole normal.
+        mean: f64,
+        /// Standard deviation of the whole normal.
+        std: f64,
+        /// The least value.
+        low: f64,
+        /// The largest value.
+        high: f64,
+    },
+    /// `gain` times a matrix whose rows, or columns where there are fewer of them, are orthonormal: uniform among such
+    /// matrices (Saxe, McClelland and Ganguli, "Exact solutions to the nonlinear dynamics of learning in deep linear neural
+    /// networks", 2014). The axes behind the first count as one; of a vector or scalar, one row.
+    Orthogonal {
+        /// The length of each row or column.
+        gain: f64,
     },
     /// The seed of the run itself: a `u32` key pair for counter-based random numbers.
     Seed,
@@ -44,13 +65,100 @@ impl Init {
         match self {
             Init::Constant(c) => values.resize(n, c),
             Init::Uniform { low, high } => values.extend((0..n).map(|i| low + (high - low) * uniform(i))),
-            Init::Normal { mean, std } => values.extend((0..n).map(|i| {
-                let (u, v) = (uniform(2 * i), uniform(2 * i + 1));
-                let radius = libm::sqrt(-2.0 * libm::log(1.0 - u));
-                mean + std * radius * libm::cos(std::f64::consts::TAU * v)
-            })),
+            Init::Normal { mean, std } => values.extend((0..n).map(|i| mean + std * normal(&uniform, i))),
+            Init::TruncatedNormal { mean, std, low, high } => {
+                let within = |x: f64| normal::distribution((x - mean) / std);
+                let (least, most) = (within(low), within(high));
+                values.extend((0..n).map(|i| {
+                    // The middle of the interval that the draw stands for: never an end, where the inverse is infinite.
+                    let p = least + (most - least) * (uniform(i) + 0.5 / 16_777_216.0);
+                    (mean + std * normal::quantile(p)).max(low).min(high)
+                }));
+            }
+            Init::Orthogonal { gain } => {
+                values.extend((0..n).map(|i| normal(&uniform, i)));
+                let rows = if shape.len() < 2 { 1 } else { shape[0] };
+                orthonormal(&mut values, rows, n.checked_div(rows).unwrap_or(0));
+                values.iter_mut().for_each(|x| *x *= gain);
+            }
             Init::Seed => values.extend(key.iter().cycle().take(n).map(|&k| k as f64)),
         }
         Array::from_f64(dtype, shape, &values)
+    }
+}
+
+/// Number `i` of a standard normal stream, from a uniform one (Box and Muller, 1958).
+fn normal(uniform: &dyn Fn(usize) -> f64, i: usize) -> f64 {
+    let (u, v) = (uniform(2 * i), uniform(2 * i + 1));
+    let radius = libm::sqrt(-2.0 * libm::log(1.0 - u));
+    radius * libm::cos(std::f64::consts::TAU * v)
+}
+
+/// Makes the rows of a matrix orthonormal, or the columns where these are fewer: Gram and Schmidt's method, each vector
+/// twice, so that rounding leaves nothing behind (Giraud and others, 2005). Of normal numbers it makes a matrix that is
+/// uniform among all such.
+fn orthonormal(matrix: &mut [f64], rows: usize, columns: usize) {
+    let (count, length) = (rows.min(columns), rows.max(columns));
+    // Element `j` of vector `i`.
+    let at = |i: usize, j: usize| if rows <= columns { i * columns + j } else { j * columns + i };
+    for i in 0..count {
+        for _ in 0..2 {
+            for before in 0..i {
+                let dot: f64 = (0..length).map(|j| matrix[at(i, j)] * matrix[at(before, j)]).sum();
+                (0..length).for_each(|j| matrix[at(i, j)] -= dot * matrix[at(before, j)]);
+            }
+            let norm = libm::sqrt((0..length).map(|j| matrix[at(i, j)] * matrix[at(i, j)]).sum());
+            (0..length).for_each(|j| matrix[at(i, j)] /= norm);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(init: Init, shape: &[usize]) -> Vec<f64> {
+        init.array(DType::F64, shape, 7, "w").unwrap().to_f64()
+    }
+
+    /// Mean and variance of what is left of a normal between −2σ and 2σ are exact: φ and Φ are tabulated.
+    #[test]
+    fn a_truncated_normal_has_its_moments_and_bounds() {
+        let (mean, std) = (0.5, 0.2);
+        let init = Init::TruncatedNormal { mean, std, low: mean - 2.0 * std, high: mean + 2.0 * std };
+        let x = values(init, &[400_000]);
+        let n = x.len() as f64;
+        let average = x.iter().sum::<f64>() / n;
+        let moment = |k: i32| x.iter().map(|x| ((x - mean) / std).powi(k)).sum::<f64>() / n;
+        // With r = 2φ(2)/(2Φ(2) − 1): 1 − 2r, and 3·(1 − 2r) − 8r.
+        let ratio = 2.0 * 0.053_990_966_513_188_06 / 0.954_499_736_103_641_6;
+        let (second, fourth) = (1.0 - 2.0 * ratio, 3.0 - 14.0 * ratio);
+        assert!((average - mean).abs() < 2e-3 * std, "{average}");
+        assert!((moment(2) - second).abs() < 5e-3, "{} not {second}", moment(2));
+        assert!((moment(4) - fourth).abs() < 1.5e-2, "{} not {fourth}", moment(4));
+        let largest = x.iter().fold(0.0, |m: f64, x| m.max((x - mean).abs()));
+        assert!(largest <= 2.0 * std && largest > 1.999 * std, "{largest}");
+        // One side alone, far out, where the distribution function is nearly 1.
+        let tail = values(Init::TruncatedNormal { mean: 0.0, std: 1.0, low: 5.0, high: 6.0 }, &[1000]);
+        assert!(tail.iter().all(|x| (5.0..=6.0).contains(x)));
+        assert!((tail.iter().sum::<f64>() / 1000.0 - 5.183).abs() < 0.02);
+    }
+
+    #[test]
+    fn an_orthogonal_matrix_is_one_either_way() {
+        for shape in [&[3, 8][..], &[8, 3], &[5, 5], &[4, 3, 2], &[6]] {
+            let x = values(Init::Orthogonal { gain: 2.0 }, shape);
+            let rows = if shape.len() < 2 { 1 } else { shape[0] };
+            let columns = x.len() / rows;
+            let (count, length) = (rows.min(columns), rows.max(columns));
+            let at =
+                |i: usize, j: usize| if rows <= columns { x[i * columns + j] } else { x[j * columns + i] };
+            for (a, b) in (0..count).flat_map(|a| (0..count).map(move |b| (a, b))) {
+                let dot: f64 = (0..length).map(|j| at(a, j) * at(b, j)).sum();
+                let want = if a == b { 4.0 } else { 0.0 };
+                assert!((dot - want).abs() < 1e-13, "{shape:?}: {a}·{b} is {dot}");
+            }
+        }
+        assert!(values(Init::Orthogonal { gain: 1.0 }, &[0, 4]).is_empty());
     }
 }

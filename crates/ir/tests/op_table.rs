@@ -77,6 +77,7 @@ fn decompositions_equal_references() {
         "convolution_weight_grad",
         "bce_with_logits",
         "cross_entropy",
+        "ctc_loss",
         "dropout",
         "gelu",
         "layer_norm",

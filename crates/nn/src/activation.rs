@@ -32,4 +32,14 @@ impl Activation {
             Activation::Sigmoid => x.sigmoid(),
         }
     }
+
+    /// By how much a weight before this function is scaled up, so that the variance passes through layers: √2 for ReLU (He
+    /// and others, 2015), 5/3 for tanh, 1 for the others, as in PyTorch's `calculate_gain`.
+    pub fn gain(self) -> f64 {
+        match self {
+            Activation::Relu => std::f64::consts::SQRT_2,
+            Activation::Tanh => 5.0 / 3.0,
+            Activation::Gelu | Activation::GeluTanh | Activation::Silu | Activation::Sigmoid => 1.0,
+        }
+    }
 }

@@ -1,6 +1,6 @@
-//! Networks of convolutions: a small classifier, and the basic block of a residual network.
+//! A small network of convolutions.
 
-use crate::{BatchNorm, Conv2d, batch_norm, conv2d, conv2d_with, linear};
+use crate::{conv2d, linear};
 use onestep_ir::ops::Window;
 use onestep_ir::{Dim, GraphBuilder, Shape, Tensor};
 
@@ -49,35 +49,4 @@ fn flat(x: Tensor<'_>) -> Tensor<'_> {
         (Some(batch), Some(features)) => x.reshape(Shape(vec![batch.clone(), features])),
         _ => x,
     }
-}
-
-/// The basic block of a residual network (He and others, "Deep residual learning for image recognition", 2015):
-/// `relu(norm2(conv2(relu(norm1(conv1(x))))) + shortcut)`, convolutions of 3×3, the first with steps of `stride`. The
-/// shortcut is `x`, or, where the shapes differ, a convolution of 1×1 and a norm.
-///
-/// `x` is `[batch, channels, height, width]`; the result `[batch, outputs, ..]` of its dtype. Parameters and buffers, named
-/// as in torchvision: `<name>.conv1.weight`, `<name>.bn1`, `<name>.conv2.weight`, `<name>.bn2`, and for the shortcut
-/// `<name>.downsample.0.weight`, `<name>.downsample.1`; the norms are those of [`batch_norm`].
-#[track_caller]
-pub fn basic_block<'g>(
-    g: &'g GraphBuilder,
-    name: &str,
-    x: Tensor<'g>,
-    outputs: usize,
-    stride: usize,
-    norm: BatchNorm,
-) -> Tensor<'g> {
-    let at = |part: &str| format!("{name}.{part}");
-    let y = conv2d_with(g, &at("conv1"), x, outputs, 3, Conv2d::moving(stride, 1).no_bias());
-    let y = batch_norm(g, &at("bn1"), y, norm).relu();
-    let y = conv2d_with(g, &at("conv2"), y, outputs, 3, Conv2d::moving(1, 1).no_bias());
-    let y = batch_norm(g, &at("bn2"), y, norm);
-    let same = stride == 1 && x.shape().0.get(1).and_then(|d| d.size()) == Some(outputs);
-    let shortcut = if same {
-        x
-    } else {
-        let s = conv2d_with(g, &at("downsample.0"), x, outputs, 1, Conv2d::moving(stride, 0).no_bias());
-        batch_norm(g, &at("downsample.1"), s, norm)
-    };
-    (y + shortcut).relu()
 }

@@ -1,9 +1,11 @@
 //! The GPT-2 architecture at any size.
 
-use crate::attention::EPS;
+use crate::attention::{NamedMix, causal};
+use crate::cache::{Cache, fits, learned_positions};
 use crate::layers::{LinearOptions, embedding_with, layer_norm, linear_with};
-use crate::{Block, WeightInit, dropout, transformer_block};
-use onestep_ir::{DType, Dim, GraphBuilder, Init, Tensor};
+use crate::transformer::{EPS, block_with};
+use crate::{Block, WeightInit, dropout};
+use onestep_ir::{GraphBuilder, Init, Tensor};
 
 /// How a GPT's parameters start.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -64,40 +66,68 @@ impl Gpt {
     /// with the tokens one place further. `time` is at most `context`, as a number or as a variable's bound.
     #[track_caller]
     pub fn build<'g>(&self, g: &'g GraphBuilder, tokens: Tensor<'g>) -> Tensor<'g> {
-        let Gpt { vocab, width, layers, heads, context, dropout: p, init } = *self;
-        let shape = tokens.shape();
-        let [_, time] = &shape.0[..] else {
-            return match tokens.value() {
-                None => tokens,
-                Some(_) => tokens.mistake(
-                    "gpt",
-                    format!("the tokens have shape {shape}"),
-                    "give them as [batch, time]",
-                ),
-            };
-        };
-        let Inits { embedding, inner, last } = Inits::new(init, layers);
-        let table = embedding_with(g, "tok", tokens, vocab, width, embedding);
-        let mut x = table + positions(g, tokens, time, context, width, embedding);
-        x = dropout(g, "dropout", x, p);
-        for i in 0..layers {
-            let block = Block { dropout: p, inner, last, ..Block::new(width, heads) };
-            x = transformer_block(g, &format!("block.{i}"), x, block);
+        let Gpt { vocab, width, context, .. } = *self;
+        if !fits(g, "gpt", tokens, context) {
+            return tokens.poison();
         }
-        x = layer_norm(g, "norm", x, EPS);
-        linear_with(g, "head", x, vocab, inner)
+        let init = Inits::new(self.init, self.layers).embedding;
+        let table = embedding_with(g, "tok", tokens, vocab, width, init);
+        let x =
+            dropout(g, "dropout", table + learned_positions(g, tokens, context, width, init), self.dropout);
+        self.logits(g, x, &|_, q, k, v| causal(q, k, v))
+    }
+
+    /// The logits, `[time, vocab]` of `f32`, of the integer `tokens`, `[time]`, that follow those of the calls before: what
+    /// [`Gpt::build`] gives for the whole text, for these positions. Without dropout.
+    ///
+    /// | state | shape | |
+    /// |---|---|---|
+    /// | `cache/length` | `i32[]` | tokens so far; 0 begins a new text |
+    /// | `block.<i>.attn.cache.{k,v}` | `[context, heads, width / heads]` | their keys and values |
+    ///
+    /// A call writes its rows of the caches in place and adds `time` to the length; more than `context` tokens, or one out
+    /// of range, are an error and leave the length as it was. `time` is a number: 1 to write a text, more to read a prompt
+    /// in one call; both programs run on one state. What lies behind the length in the caches is not read.
+    #[track_caller]
+    pub fn decode<'g>(&self, g: &'g GraphBuilder, tokens: Tensor<'g>) -> Tensor<'g> {
+        let Gpt { vocab, width, context, .. } = *self;
+        let cache = match Cache::new(g, "gpt", tokens, context) {
+            Ok(cache) => cache,
+            Err(poisoned) => return poisoned,
+        };
+        let init = Inits::new(self.init, self.layers).embedding;
+        let table = embedding_with(g, "tok", tokens, vocab, width, init);
+        let places = g.parameter("pos.weight", &[context, width], init);
+        let x = table + places.dynamic_slice(0, cache.length, cache.time);
+        let logits = self.eval().logits(g, x.expand(0), &|name, q, k, v| cache.mix(name, q, k, v));
+        cache.advance();
+        logits.squeeze(0)
+    }
+
+    /// The blocks, the last norm and the head, from embeddings `[batch, time, width]`.
+    #[track_caller]
+    fn logits<'g>(&self, g: &'g GraphBuilder, x: Tensor<'g>, mix: NamedMix<'_, 'g>) -> Tensor<'g> {
+        let Gpt { vocab, width, layers, heads, dropout, init, .. } = *self;
+        let Inits { inner, last, .. } = Inits::new(init, layers);
+        let block = Block { dropout, inner, last, ..Block::new(width, heads) };
+        let mut x = x;
+        for i in 0..layers {
+            let name = format!("block.{i}");
+            x = block_with(g, &name, x, block, &|q, k, v| mix(&name, q, k, v));
+        }
+        linear_with(g, "head", layer_norm(g, "norm", x, EPS), vocab, inner)
     }
 }
 
 /// The first values of the parts of a GPT.
-pub(crate) struct Inits {
-    pub embedding: Init,
-    pub inner: LinearOptions,
-    pub last: LinearOptions,
+struct Inits {
+    embedding: Init,
+    inner: LinearOptions,
+    last: LinearOptions,
 }
 
 impl Inits {
-    pub fn new(init: GptInit, layers: usize) -> Inits {
+    fn new(init: GptInit, layers: usize) -> Inits {
         match init {
             GptInit::Torch => {
                 let (inner, last) = Default::default();
@@ -112,30 +142,5 @@ impl Inits {
                 }
             }
         }
-    }
-}
-
-/// The embeddings of the positions of a sequence, `[time, width]`.
-#[track_caller]
-fn positions<'g>(
-    g: &'g GraphBuilder,
-    tokens: Tensor<'g>,
-    time: &Dim,
-    context: usize,
-    width: usize,
-    init: Init,
-) -> Tensor<'g> {
-    let bound = g.with_graph(|graph| {
-        time.vars().iter().try_fold(time.coef(), |n, var| n.checked_mul(*graph.dims.get(var)?))
-    });
-    if bound.is_none_or(|longest| longest > context) {
-        let longest = bound.map_or("too many".to_string(), |n| n.to_string());
-        let what = format!("sequences may have {longest} positions, and the model has {context}");
-        return tokens.mistake("gpt", what, "shorten the sequences, or give the model a longer context");
-    }
-    match time.size() {
-        Some(n) if n == context => g.parameter("pos.weight", &[context, width], init),
-        Some(n) => g.parameter("pos.weight", &[context, width], init).slice(0, 0, n),
-        None => embedding_with(g, "pos", g.iota(DType::I32, vec![time.clone()], 0), context, width, init),
     }
 }

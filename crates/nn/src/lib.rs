@@ -23,25 +23,33 @@
 
 mod activation;
 mod attention;
+mod bert;
+mod cache;
 mod cnn;
-mod decode;
 mod dropout;
 mod gpt;
 mod images;
 mod init;
 mod layers;
+mod llama;
 mod mlp;
 mod recurrent;
+mod resnet;
+mod transformer;
 
 pub use activation::Activation;
-pub use attention::{Block, attention, transformer_block};
-pub use cnn::{Cnn, basic_block};
+pub use attention::attention;
+pub use bert::Bert;
+pub use cnn::Cnn;
 pub use dropout::dropout;
 pub use gpt::{Gpt, GptInit};
 pub use images::{BatchNorm, Conv2d, batch_norm, conv2d, conv2d_with, group_norm};
-pub use init::WeightInit;
+pub use init::{Fan, Spread, WeightInit};
 pub use layers::{
     LinearOptions, embedding, embedding_with, layer_norm, linear, linear_no_bias, linear_with, rms_norm,
 };
+pub use llama::Llama;
 pub use mlp::{mlp, mlp_classifier};
 pub use recurrent::{Cell, Recurred, Recurrent, RecurrentState};
+pub use resnet::{ResNet, ResidualBlock, basic_block, bottleneck_block};
+pub use transformer::{Block, Mlp, Norm, NormOrder, encoder_block, transformer_block};

@@ -25,36 +25,55 @@ pub struct Site {
     pub bound: usize,
 }
 
-/// What is tested at a node: the operand that holds indices, one more than the largest valid index, and a value that is
-/// always allowed.
-fn tested(graph: &Graph, node: &Node) -> Option<Test> {
+/// What is tested at a node.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Test {
+    /// The operand that holds indices.
+    value: ValueId,
+    /// One more than the largest valid index.
+    bound: usize,
+    /// A value that is always allowed.
+    allowed: Option<i64>,
+    /// How many indices of each row, along the last axis, count; the rest may be anything.
+    length: Option<ValueId>,
+}
+
+/// The tests of a node.
+fn tested(graph: &Graph, node: &Node) -> Vec<Test> {
+    let below = |value: ValueId, bound: usize| Test { value, bound, allowed: None, length: None };
     let lengths = |op: &Attention, operands: &AttentionOperands<ValueId>| {
-        let k = <[usize; 4]>::try_from(graph.ty(operands.k).sizes()).ok()?;
-        Some((operands.lengths?, op.layout.arrange(k)[2] + 1, None))
+        let k = <[usize; 4]>::try_from(graph.ty(operands.k).sizes()).ok();
+        let test = k.zip(operands.lengths).map(|(k, lengths)| below(lengths, op.layout.arrange(k)[2] + 1));
+        test.into_iter().collect()
     };
-    let size = |slot: usize, axis: usize| graph.ty(node.operands[slot]).sizes()[axis];
+    let v = &node.operands;
+    let size = |slot: usize, axis: usize| graph.ty(v[slot]).sizes()[axis];
     match &node.op {
-        Op::Gather(o) => Some((node.operands[1], size(0, o.axis), None)),
-        Op::GatherAlong(o) => Some((node.operands[1], size(0, o.axis), None)),
-        Op::ScatterAdd(o) => Some((node.operands[1], size(0, o.axis), None)),
-        Op::ScatterAddAlong(o) => Some((node.operands[1], size(0, o.axis), None)),
-        Op::DynamicSlice(o) => Some((node.operands[1], size(0, o.axis) - o.size + 1, None)),
-        Op::DynamicUpdateSlice(o) => Some((node.operands[2], size(0, o.axis) - size(1, o.axis) + 1, None)),
+        Op::Gather(o) => vec![below(v[1], size(0, o.axis))],
+        Op::GatherAlong(o) => vec![below(v[1], size(0, o.axis))],
+        Op::ScatterAdd(o) => vec![below(v[1], size(0, o.axis))],
+        Op::ScatterAddAlong(o) => vec![below(v[1], size(0, o.axis))],
+        Op::DynamicSlice(o) => vec![below(v[1], size(0, o.axis) - o.size + 1)],
+        Op::DynamicUpdateSlice(o) => vec![below(v[2], size(0, o.axis) - size(1, o.axis) + 1)],
         Op::CrossEntropy(o) => {
-            let classes = *graph.ty(node.operands[0]).sizes().last()?;
-            Some((node.operands[1], classes, Some(o.ignore_index)))
+            let classes = graph.ty(v[0]).sizes().last().copied().unwrap_or(0);
+            vec![Test { allowed: Some(o.ignore_index), ..below(v[1], classes) }]
         }
-        Op::Attention(o) => lengths(o, &o.operands::<_, 0>(&node.operands).ok()?.0),
-        Op::AttentionGrad(o) => lengths(&o.forward, &o.forward.operands::<_, 3>(&node.operands).ok()?.0),
-        _ => None,
+        Op::CtcLoss(_) => vec![
+            below(v[2], size(0, 0) + 1),
+            below(v[3], size(1, 1) + 1),
+            Test { length: Some(v[3]), ..below(v[1], size(0, 2)) },
+        ],
+        Op::Attention(o) => o.operands::<_, 0>(v).map_or(vec![], |(operands, _)| lengths(o, &operands)),
+        Op::AttentionGrad(o) => {
+            o.forward.operands::<_, 3>(v).map_or(vec![], |(operands, _)| lengths(&o.forward, &operands))
+        }
+        _ => vec![],
     }
 }
 
-/// What is tested, by the first result of the node at which it is: its site's number, and the test.
-type Tests = HashMap<ValueId, (usize, Test)>;
-
-/// See [`tested`].
-type Test = (ValueId, usize, Option<i64>);
+/// What is tested, by the first result of the node at which it is: each site's number, and the test.
+type Tests = HashMap<ValueId, Vec<(usize, Test)>>;
 
 /// Numbers the sites of a region and of those in it, in order. What was tested before, or is known to be fine, is none.
 fn number(
@@ -66,13 +85,26 @@ fn number(
 ) {
     for node in region.nodes.iter().map(|n| graph.node(*n)) {
         node.regions.iter().for_each(|inner| number(graph, inner, seen, sites, tests));
-        let Some(test) = tested(graph, node) else { continue };
-        if !seen.insert(test) || known(graph, test.0, test.1) {
-            continue;
+        for test in tested(graph, node) {
+            if !seen.insert(test) || known(graph, test.value, test.bound) {
+                continue;
+            }
+            let loc = node.loc.map(|l| l.to_string()).unwrap_or_else(|| "the graph's text".to_string());
+            sites.push(Site { op: node.op.rule().name().to_string(), loc, bound: test.bound });
+            tests.entry(node.results[0]).or_default().push((sites.len(), test));
         }
-        let loc = node.loc.map(|l| l.to_string()).unwrap_or_else(|| "the graph's text".to_string());
-        sites.push(Site { op: node.op.rule().name().to_string(), loc, bound: test.1 });
-        tests.insert(node.results[0], (sites.len(), test));
+    }
+}
+
+impl Test {
+    /// The same test of the values that stand for the node's operands now.
+    fn of(self, node: &Node, operands: &[Tensor<'_>]) -> Option<Test> {
+        let now = |v: ValueId| operands[node.operands.iter().position(|o| *o == v)?].value();
+        let length = self.length.map(now);
+        if length == Some(None) {
+            return None;
+        }
+        Some(Test { value: now(self.value)?, length: length.flatten(), ..self })
     }
 }
 
@@ -90,16 +122,16 @@ pub fn indices(graph: &Graph) -> Result<(Graph, Vec<Site>), GraphError> {
             waiting.extend(first.value().map(|v| (node.loc, Waiting::Scan(v))));
             return Some(results);
         }
-        let (number, test) = tests.get(node.results.first()?)?;
-        let place = node.operands.iter().position(|v| *v == test.0)?;
-        waiting.push((node.loc, Waiting::Test(operands[place].value()?, *number, *test)));
+        let here = tests.get(node.results.first()?)?.iter();
+        let here = here.filter_map(|(number, test)| Some(Waiting::Test(*number, test.of(node, operands)?)));
+        waiting.extend(here.map(|test| (node.loc, test)));
         None
     })?;
     let g = GraphBuilder::edit(graph.clone());
     let here = |(loc, waiting): &(Option<Loc>, Waiting)| {
         g.at(*loc, || match *waiting {
             Waiting::Scan(first) => g.tensor(first),
-            Waiting::Test(v, number, test) => first_bad(&g, g.tensor(v), number, test),
+            Waiting::Test(number, test) => first_bad(&g, number, test),
         })
     };
     let Some(first) = waiting.iter().map(here).reduce(|a, b| a.minimum(b)) else { return Ok((graph, sites)) };
@@ -123,14 +155,13 @@ pub fn indices(graph: &Graph) -> Result<(Graph, Vec<Site>), GraphError> {
 enum Waiting {
     /// Nothing more: the least number of a site in this scan.
     Scan(ValueId),
-    /// These indices, at the site of this number.
-    Test(ValueId, usize, Test),
+    /// At the site of this number, this.
+    Test(usize, Test),
 }
 
 /// The number of a site where the indices are bad, else the largest number.
-fn first_bad<'g>(g: &'g GraphBuilder, indices: Tensor<'g>, number: usize, test: Test) -> Tensor<'g> {
-    let (_, bound, allowed) = test;
-    let bad = out_of_range(g, indices, bound, allowed);
+fn first_bad(g: &GraphBuilder, number: usize, test: Test) -> Tensor<'_> {
+    let bad = out_of_range(g, test);
     let number = g.full(DType::I32, (), number as f64);
     let none = g.full(DType::I32, (), i32::MAX as f64);
     bad.select(number, none)
@@ -220,12 +251,9 @@ fn between(graph: &Graph, v: ValueId, depth: usize) -> Option<(i64, i64)> {
     (dtype.is_int() && dtype.wrap(low) == low && dtype.wrap(high) == high).then_some((low, high))
 }
 
-fn out_of_range<'g>(
-    g: &'g GraphBuilder,
-    index: Tensor<'g>,
-    bound: usize,
-    allowed: Option<i64>,
-) -> Tensor<'g> {
+fn out_of_range(g: &GraphBuilder, test: Test) -> Tensor<'_> {
+    let Test { value, bound, allowed, length } = test;
+    let index = g.tensor(value);
     let dtype = index.dtype();
     // In a narrow dtype the bound itself may not be representable; then nothing is too large.
     let index = if matches!(dtype, DType::I8 | DType::U8) { index.cast(DType::I32) } else { index };
@@ -240,6 +268,10 @@ fn out_of_range<'g>(
     if let Some(allowed) = allowed.filter(|&x| held(x)) {
         let allowed = g.emit1(Constant { value: Array::scalar(allowed), dims: shape.0.clone() }, &[]);
         bad = bad.and(index.not_equal(allowed.cast(index.dtype())));
+    }
+    if let Some(length) = length.map(|v| g.tensor(v).cast(DType::I64)) {
+        let last = shape.rank().saturating_sub(1);
+        bad = bad.and(g.iota(DType::I64, &shape, last).less(length.expand(last)));
     }
     bad.any()
 }

@@ -9,6 +9,7 @@ mod cast;
 mod concat;
 mod convolution;
 mod cross_entropy;
+mod ctc_loss;
 mod cumulative;
 mod dropout;
 mod dynamic_slice;
@@ -116,6 +117,7 @@ pub(crate) fn rule(op: &Op) -> Rule<'_> {
         Op::Cumulative(op) => Rule::Explicit(op),
         Op::Reverse(op) => Rule::Explicit(op),
         Op::Sort(op) => Rule::Explicit(op),
+        Op::CtcLoss(op) => Rule::Explicit(op),
         Op::RandomBits(_) => Rule::Ends("its result is random bits"),
         Op::Convolution(op) => Rule::Explicit(op),
         Op::ConvolutionInputGrad(op) => Rule::Explicit(op),

@@ -18,6 +18,7 @@ mod convolution;
 mod convolution_input_grad;
 mod convolution_weight_grad;
 mod cross_entropy;
+mod ctc_loss;
 mod cumulative;
 mod dropout;
 mod dynamic_slice;
@@ -68,6 +69,7 @@ pub use convolution::{Convolution, ConvolutionSizes};
 pub use convolution_input_grad::ConvolutionInputGrad;
 pub use convolution_weight_grad::ConvolutionWeightGrad;
 pub use cross_entropy::CrossEntropy;
+pub use ctc_loss::CtcLoss;
 pub use cumulative::Cumulative;
 pub use dropout::Dropout;
 pub use dynamic_slice::DynamicSlice;
@@ -210,4 +212,5 @@ table!(
     Reverse,
     Sort,
     Scan,
+    CtcLoss,
 );

@@ -106,4 +106,11 @@ impl<'g> Tensor<'g> {
         let halves = self.chunk(axis, 2);
         halves[0].silu() * halves[1]
     }
+
+    /// GeGLU (Shazeer, 2020): `gelu` of the first half along `axis`, of even size, times the second.
+    #[track_caller]
+    pub fn geglu(self, axis: isize) -> Tensor<'g> {
+        let halves = self.chunk(axis, 2);
+        halves[0].gelu() * halves[1]
+    }
 }

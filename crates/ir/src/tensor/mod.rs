@@ -11,6 +11,7 @@ use crate::{DType, Dim, GraphBuilder, Mistake, Shape, Type, ValueId};
 
 mod activation_methods;
 mod counting_methods;
+mod ctc_methods;
 mod einsum;
 mod fourier_methods;
 mod layout_methods;
@@ -24,18 +25,21 @@ mod reduce_methods;
 mod resize_methods;
 mod sampling_methods;
 mod scatter_methods;
+mod rotary_methods;
 mod shape_methods;
 mod spatial_methods;
 mod special_methods;
 mod statistics_methods;
 
 pub use fourier_methods::{Complex, FourierNorm};
+pub use ctc_methods::{CtcOptions, CtcReduction};
 pub use loss_methods::CrossEntropyOptions;
 pub use nn_methods::AttentionOptions;
 pub use order_methods::QuantileKind;
 pub use resize_methods::{Interpolation, Resize};
 pub use sampling_methods::{GridSample, Outside};
 pub use scatter_methods::Meeting;
+pub use rotary_methods::{RotaryOptions, RotaryPairing, RotaryScaling};
 pub use shape_methods::{concat, stack};
 pub use spatial_methods::{ConvOptions, Divisor};
 

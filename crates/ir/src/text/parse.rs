@@ -252,13 +252,14 @@ impl<'t> Parser<'t> {
     fn init(&mut self) -> Parsed<Init> {
         let at = self.at;
         let kind = self.word("an initialiser")?;
-        let kinds = ["constant", "uniform", "normal", "seed"];
+        let kinds = ["constant", "uniform", "normal", "truncated_normal", "orthogonal", "seed"];
         if kind == "seed" {
             return Ok(Init::Seed);
         }
         if !kinds.contains(&kind) {
             let near = hint(kind, kinds);
-            let all = "constant(value), uniform(low, high), normal(mean, std) or seed";
+            let all = "constant(value), uniform(low, high), normal(mean, std), \
+                       truncated_normal(mean, std, low, high), orthogonal(gain) or seed";
             return self.error(at, format!("there is no initialiser '{}'; write {all}{near}", brief(kind)));
         }
         self.expect("(")?;
@@ -267,7 +268,14 @@ impl<'t> Parser<'t> {
             ("constant", &[value]) => Ok(Init::Constant(value)),
             ("uniform", &[low, high]) => Ok(Init::Uniform { low, high }),
             ("normal", &[mean, std]) => Ok(Init::Normal { mean, std }),
-            _ => self.error(at, "constant takes one number, uniform and normal take two"),
+            ("truncated_normal", &[mean, std, low, high]) => {
+                Ok(Init::TruncatedNormal { mean, std, low, high })
+            }
+            ("orthogonal", &[gain]) => Ok(Init::Orthogonal { gain }),
+            _ => self.error(
+                at,
+                "constant and orthogonal take one number, uniform and normal take two, truncated_normal four",
+            ),
         }
     }
 

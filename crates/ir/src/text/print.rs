@@ -176,6 +176,11 @@ fn init(init: &Init) -> String {
         Init::Constant(c) => format!("constant({})", print_real(c)),
         Init::Uniform { low, high } => two("uniform", low, high),
         Init::Normal { mean, std } => two("normal", mean, std),
+        Init::TruncatedNormal { mean, std, low, high } => {
+            let [mean, std, low, high] = [mean, std, low, high].map(print_real);
+            format!("truncated_normal({mean}, {std}, {low}, {high})")
+        }
+        Init::Orthogonal { gain } => format!("orthogonal({})", print_real(gain)),
         Init::Seed => "seed".into(),
     }
 }

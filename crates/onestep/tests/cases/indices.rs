@@ -42,6 +42,34 @@ fn labels_out_of_range() {
     step.run(&mut state, batch([-100, 1])).unwrap();
 }
 
+/// A length beyond its axis, and a label that is no class; what stands behind a length may be anything.
+#[test]
+fn ctc_lengths_and_labels_out_of_range() {
+    let g = GraphBuilder::new("ctc");
+    let (x, targets) = (g.input("x", F32, [5, 2, 4]), g.input("targets", I32, [2, 3]));
+    let (times, labels) = (g.input("times", I32, [2]), g.input("labels", I32, [2]));
+    let log_probs = nn::linear(&g, "fc", x, 4).log_softmax(-1);
+    let line = line!() + 1;
+    let loss = log_probs.ctc_loss(targets, times, labels, Default::default());
+    let graph = g.finish(loss).unwrap();
+    let mut step = TrainingStep::new(graph).optimizer(Adam::new(0.1)).compile(&cpu(2)).unwrap();
+    let batch = |targets: [i32; 6], times: [i32; 2], labels: [i32; 2]| {
+        [random(&[5, 2, 4], 1), ints(&[2, 3], &targets), ints(&[2], &times), ints(&[2], &labels)]
+    };
+    let good = batch([1, 2, 3, 3, -7, 99], [5, 4], [3, 1]);
+    for (bad, most) in [
+        (batch([1, 2, 3, 3, 0, 0], [6, 4], [3, 1]), 5),
+        (batch([1, 2, 3, 3, 0, 0], [5, -1], [3, 1]), 5),
+        (batch([1, 2, 3, 3, 0, 0], [5, 4], [4, 1]), 3),
+        (batch([1, 4, 3, 3, 0, 0], [5, 4], [3, 1]), 3),
+        (batch([1, 2, 3, 3, -7, 0], [5, 4], [3, 2]), 3),
+    ] {
+        let (op, loc, bound) = refused(&mut step, &good, &bad);
+        assert_eq!((op.as_str(), bound), ("ctc_loss", most));
+        assert!(loc.contains(&format!("indices.rs:{line}:")), "{loc}");
+    }
+}
+
 #[test]
 fn token_ids_out_of_range() {
     let g = GraphBuilder::new("ids");

@@ -3,13 +3,19 @@
 
 use crate::common::*;
 use onestep::ir::interp;
+use onestep::nn::{Bert, Llama};
 use onestep::optim::{StepOptions, UpdateRule, training_step};
 use onestep::prelude::*;
 use onestep::{Clip, Executable, Options, Params};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-fn compare(name: &str, forward: &Graph, rule: &dyn UpdateRule, batches: impl Fn(u64) -> [Array; 2]) {
+fn compare<const N: usize>(
+    name: &str,
+    forward: &Graph,
+    rule: &dyn UpdateRule,
+    batches: impl Fn(u64) -> [Array; N],
+) {
     let schedule = Schedule::WarmupCosine { warmup: 2, total: 10, floor: 0.1 };
     let options = StepOptions { clip: Some(Clip::GlobalNorm(0.5)), schedule, ..StepOptions::default() };
     let graph = training_step(forward, "loss", Params::All, rule, &options).unwrap().graph;
@@ -66,4 +72,39 @@ fn a_gpt_with_dropout() {
     // With PyTorch's 1e-8 a step would be as large for rounding's gradient as for any other.
     let rule = AdamW::new(0.01).weight_decay(0.1).eps(1e-3);
     compare("adamw", &language_model(2, 0.2), &rule, |n| tokens(2, n));
+}
+
+/// Grouped queries, rotary positions, RMS norms, SwiGLU.
+#[test]
+fn a_llama() {
+    const MODEL: Llama = Llama {
+        vocab: TINY.vocab,
+        width: 24,
+        hidden: 40,
+        layers: 2,
+        heads: 6,
+        kv_heads: 2,
+        context: TINY.context,
+        ..Llama::TINY_1_1B
+    };
+    let g = GraphBuilder::new("tiny-llama");
+    let (x, y) = (g.input("x", I32, [2, TINY.context]), g.input("y", I32, [2, TINY.context]));
+    let graph = g.finish(MODEL.build(&g, x).cross_entropy(y)).unwrap();
+    compare("llama", &graph, &Sgd::new(0.5).momentum(0.9), |n| tokens(2, n));
+}
+
+/// Post-norm blocks over padded sequences.
+#[test]
+fn a_bert() {
+    let g = GraphBuilder::new("tiny-bert");
+    let (x, y) = (g.input("x", I32, [2, TINY.context]), g.input("y", I32, [2, TINY.context]));
+    let lengths = g.input("lengths", I32, [2]);
+    let model =
+        Bert { vocab: TINY.vocab, width: 16, hidden: 24, layers: 2, heads: 2, context: 8, ..Bert::BASE };
+    let features = model.encode(&g, x, None, Some(lengths));
+    let graph = g.finish(model.masked_lm(&g, features).cross_entropy(y)).unwrap();
+    compare("bert", &graph, &Sgd::new(0.1), |n| {
+        let [x, y] = tokens(2, n);
+        [x, y, ints(&[2], &[8, 3])]
+    });
 }

@@ -42,9 +42,10 @@ pub(super) fn tested<'g>(
                 least = before.minimum(first).value();
                 return Some(results);
             }
-            let (number, test) = tests.get(node.results.first()?)?;
-            let place = node.operands.iter().position(|v| *v == test.0)?;
-            least = before.minimum(first_bad(g, operands[place], *number, *test)).value();
+            for (number, test) in tests.get(node.results.first()?)? {
+                let test = test.of(node, operands)?;
+                least = g.tensor(least?).minimum(first_bad(g, *number, test)).value();
+            }
             None
         });
         results.insert(last, least.map_or(none.poison(), |v| g.tensor(v)));

@@ -151,6 +151,11 @@ impl LibraryKernel {
             Op::ConvolutionInputGrad(_) => convolution(shape(0), shape(1)),
             Op::ConvolutionWeightGrad(_) => convolution(shape(1), result),
             Op::MaxPool(_) => elements(0),
+            // Each of three exponentials and a logarithm, forward and back, for each state at each time.
+            Op::CtcLoss(_) => {
+                let states = elements(1).saturating_mul(2).saturating_add(elements(2));
+                product([8, shape(0).first().copied().unwrap_or(0)]).saturating_mul(states)
+            }
             Op::Attention(a) => attention(a.layout, 1, 1),
             Op::AttentionGrad(a) => attention(a.forward.layout, 3, 2),
             Op::ScatterAdd(_) | Op::ScatterAddAlong(_) => elements(2),

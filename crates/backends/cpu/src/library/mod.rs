@@ -8,6 +8,7 @@ mod attention;
 mod attention_block;
 mod attention_grad;
 mod convolution;
+mod ctc_loss;
 mod cumulative;
 mod dynamic_slice;
 mod gather;
@@ -56,6 +57,7 @@ pub fn accepts(op: &Op, dtypes: &[DType]) -> Option<Vec<Layout>> {
         Op::Convolution(_) | Op::ConvolutionInputGrad(_) | Op::ConvolutionWeightGrad(_) if real => {
             Some(vec![Dense, Dense])
         }
+        Op::CtcLoss(_) if real => Some(vec![Dense; 4]),
         Op::MaxPool(_) if real => Some(vec![Dense]),
         _ => None,
     }
@@ -131,6 +133,15 @@ pub(crate) fn compile(
         Op::Convolution(_) | Op::ConvolutionInputGrad(_) | Op::ConvolutionWeightGrad(_) => {
             convolution::compile(kernel, schedule, dtypes[0], isa)
         }
+        Op::CtcLoss(op) => match (&dtypes[..], &kernel.results[..]) {
+            (&[a, b, c, d], &[losses, posteriors]) => ctc_loss::compile(
+                op,
+                [a, b, c, d],
+                [view(0), view(1), view(2), view(3)],
+                [losses, posteriors],
+            ),
+            _ => Err(wrong("has another number of operands or results")),
+        },
         Op::MaxPool(op) => {
             let places = *kernel.results.get(1).ok_or_else(|| wrong("has one result"))?;
             max_pool::compile(op, dtypes[0], view(0), [result, places])
