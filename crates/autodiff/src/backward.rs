@@ -39,29 +39,29 @@ pub(crate) fn check(what: &str, g: &GraphBuilder, t: Tensor<'_>) -> Result<Type,
 }
 
 /// A node as the sweep needs it, copied out of the graph that grows meanwhile.
-struct Step {
-    node: NodeId,
-    op: Op,
-    operands: Vec<ValueId>,
-    results: Vec<ValueId>,
-    loc: Option<Loc>,
+pub(crate) struct Step {
+    pub node: NodeId,
+    pub op: Op,
+    pub operands: Vec<ValueId>,
+    pub results: Vec<ValueId>,
+    pub loc: Option<Loc>,
 }
 
 impl Step {
-    fn line(&self) -> String {
+    pub fn line(&self) -> String {
         self.loc.map_or_else(|| "an unknown line".into(), |l| l.to_string())
     }
 }
 
 /// The nodes between wanted values and outputs, in an order in which each stands after those it uses, and the values
 /// that depend on a wanted one.
-struct Path {
-    steps: Vec<Step>,
-    live: HashSet<ValueId>,
+pub(crate) struct Path {
+    pub steps: Vec<Step>,
+    pub live: HashSet<ValueId>,
 }
 
 impl Path {
-    fn find(graph: &Graph, outputs: &[ValueId], wrt: &[ValueId], extent: Extent) -> Path {
+    pub fn find(graph: &Graph, outputs: &[ValueId], wrt: &[ValueId], extent: Extent) -> Path {
         let mut live: HashSet<ValueId> = wrt.iter().copied().collect();
         let stop = if extent == Extent::UpToWanted { live.clone() } else { HashSet::new() };
         let mut steps = vec![];
@@ -233,7 +233,7 @@ fn through<'g>(
 }
 
 /// The results of a call by the nodes of its region, and of the regions in it.
-fn inlined<'g>(
+pub(crate) fn inlined<'g>(
     g: &'g GraphBuilder,
     graph: &Graph,
     node: &Node,
