@@ -22,6 +22,8 @@
 //! decomposition. Forward mode ([`jvp`]) is the same on the way from the inputs on, with rules in `forward/rules/`; for
 //! most ops the rule is the op itself on tangents. A Hessian times a vector ([`hvp`]) is forward over reverse.
 //!
+//! [`vmap`] maps a graph over members that share some of its inputs and state: several runs in one.
+//!
 //! # Conventions
 //!
 //! Those of PyTorch: the derivative of `relu` and `abs` at 0 is 0, equal operands of `max` and `min` share the
@@ -34,9 +36,11 @@ mod backward;
 mod error;
 mod forward;
 mod rules;
+mod vmap;
 
 pub use error::AutodiffError;
 pub use rules::without_gradient;
+pub use vmap::{Names, Over, VmapError, vmap};
 
 use onestep_ir::{GraphBuilder, Tensor};
 
