@@ -61,6 +61,18 @@ pub fn gradients<'g>(
 
 /// The general form: given a cotangent for each output, the cotangent of each value in `wrt`, that is
 /// Σₖ (∂ outputₖ / ∂ wrtᵢ)ᵀ · cotangentₖ. A cotangent has its output's type.
+///
+/// ```
+/// use onestep_autodiff::vjp;
+/// use onestep_ir::{DType, GraphBuilder};
+///
+/// let g = GraphBuilder::new("rows");
+/// let (x, w) = (g.input("x", DType::F32, [4, 3]), g.input("w", DType::F32, [3, 2]));
+/// let cotangent = g.input("cotangent", DType::F32, [4, 2]);
+/// let dw = vjp(&g, &[(x.matmul(w), cotangent)], &[w])?[0].expect("the product depends on w");
+/// assert_eq!(dw.ty(), w.ty()); // xᵀ · cotangent
+/// # Ok::<(), onestep_autodiff::AutodiffError>(())
+/// ```
 #[track_caller]
 pub fn vjp<'g>(
     g: &'g GraphBuilder,

@@ -32,6 +32,7 @@
 //! step of it, [`compile`] an inference program, [`compile_with_backward`] a program whose gradients stay resident. All of
 //! them run on a [`State`], which any number of programs share.
 
+mod population;
 mod step;
 
 pub use onestep_autodiff as autodiff;
@@ -44,6 +45,7 @@ pub use onestep_passes as passes;
 
 pub use onestep_runtime::debug;
 
+pub use onestep_autodiff::{Names, Over, gradients, hvp, jvp, vjp, vmap};
 pub use onestep_ir::{Array, DType, Dim, Element, Graph, GraphBuilder, Init, Role, Shape, Tensor, dim};
 pub use onestep_optim::{
     Adam, AdamW, Clip, LayoutEntry, LayoutRole, Params, Schedule, Sgd, UnusedParameter, UpdateRule,
@@ -52,6 +54,7 @@ pub use onestep_runtime::{
     Binding, Bound, CompileEvent, Device, Error, Executable, Feeds, Options, Outputs, Program, Report, State,
     Traffic,
 };
+pub use population::{CompiledPopulation, Population, PopulationError};
 pub use step::{CompiledStep, TrainingStep, compile, compile_training_step, compile_with_backward};
 
 /// What a program that builds, trains and runs models needs.
@@ -72,4 +75,6 @@ mod pages {
     struct GraphPage;
     #[doc = include_str!("../../../docs/state.md")]
     struct StatePage;
+    #[doc = include_str!("../../../docs/transformations.md")]
+    struct TransformationsPage;
 }

@@ -2,8 +2,8 @@
 
 use onestep_ir::{Graph, GraphBuilder, Tensor, Type, ValueId};
 use onestep_optim::{
-    Clip, LayoutEntry, OptimError, Params, Schedule, StepOptions, UnusedParameter, UpdateRule, training_step,
-    with_backward,
+    Clip, LayoutEntry, OptimError, Params, Schedule, StepGraph, StepOptions, UnusedParameter, UpdateRule,
+    training_step, with_backward,
 };
 use onestep_runtime::{CompileEvent, Device, Error, Feeds, Options, Outputs, Program, Report, State};
 use std::sync::Arc;
@@ -114,12 +114,30 @@ impl TrainingStep {
 
     /// Compiles the step. With dimension variables, the first call with new sizes compiles.
     pub fn compile(self, device: &Device) -> Result<CompiledStep, Error> {
-        let graph = self.with_metrics()?;
-        let Some(rule) = self.rule else {
-            return Err(failed(OptimError::NoOptimizer));
-        };
-        compile_training_step(&graph, &self.loss, self.params, rule, &self.step, device, &self.options)
+        let (graph, build, options) = self.parts()?;
+        CompiledStep::new(&graph, build, device, &options)
     }
+
+    /// The graph with the metrics, what makes a step of it once it is bound, and the compiler's options.
+    pub(crate) fn parts(self) -> Result<(Graph, impl BuildStep, Options), Error> {
+        let graph = self.with_metrics()?;
+        let rule = self.rule.ok_or_else(|| failed(OptimError::NoOptimizer))?;
+        Ok((graph, builder(&self.loss, self.params, rule, &self.step), self.options))
+    }
+}
+
+/// Makes a step of a bound graph.
+pub(crate) trait BuildStep: Fn(&Graph) -> Result<StepGraph, Error> + Send + Sync + 'static {}
+impl<F: Fn(&Graph) -> Result<StepGraph, Error> + Send + Sync + 'static> BuildStep for F {}
+
+fn builder(
+    loss: &str,
+    params: Params,
+    rule: Arc<dyn UpdateRule + Send + Sync>,
+    step: &StepOptions,
+) -> impl BuildStep + use<> {
+    let (loss, step) = (loss.to_string(), *step);
+    move |bound: &Graph| training_step(bound, &loss, params.clone(), &*rule, &step).map_err(failed)
 }
 
 /// Compiles a training step from its parts: `loss` names an output, `params` a subset of the state.
@@ -135,10 +153,7 @@ pub fn compile_training_step(
     device: &Device,
     options: &Options,
 ) -> Result<CompiledStep, Error> {
-    let (loss, step) = (loss.to_string(), *step);
-    let build =
-        move |bound: &Graph| training_step(bound, &loss, params.clone(), &*rule, &step).map_err(failed);
-    CompiledStep::new(graph, build, device, options)
+    CompiledStep::new(graph, builder(loss, params, rule, step), device, options)
 }
 
 /// Compiles forward and backward: loss, gradients and metrics. The gradients are state (`grad/<path>`), resident and
@@ -168,9 +183,9 @@ pub struct CompiledStep {
 }
 
 impl CompiledStep {
-    fn new(
+    pub(crate) fn new(
         graph: &Graph,
-        build: impl Fn(&Graph) -> Result<onestep_optim::StepGraph, Error> + Send + Sync + 'static,
+        build: impl BuildStep,
         device: &Device,
         options: &Options,
     ) -> Result<CompiledStep, Error> {

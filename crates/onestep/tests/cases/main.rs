@@ -12,5 +12,6 @@ mod indices;
 mod numerics;
 mod oracle;
 mod overflow;
+mod population;
 mod training;
 mod ways;
