@@ -12,7 +12,7 @@ use crate::AutodiffError;
 use crate::rules::{At, Rule, rule, scan};
 use onestep_ir::ops::Barrier;
 use onestep_ir::rewrite::splice;
-use onestep_ir::{Def, Graph, GraphBuilder, GraphError, Loc, NodeId, Op, Tensor, Type, ValueId};
+use onestep_ir::{Def, Graph, GraphBuilder, GraphError, Loc, Node, NodeId, Op, Tensor, Type, ValueId};
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 
@@ -40,29 +40,29 @@ pub(crate) fn check(what: &str, g: &GraphBuilder, t: Tensor<'_>) -> Result<Type,
 }
 
 /// A node as the sweep needs it, copied out of the graph that grows meanwhile.
-struct Step {
-    node: NodeId,
-    op: Op,
-    operands: Vec<ValueId>,
-    results: Vec<ValueId>,
-    loc: Option<Loc>,
+pub(crate) struct Step {
+    pub node: NodeId,
+    pub op: Op,
+    pub operands: Vec<ValueId>,
+    pub results: Vec<ValueId>,
+    pub loc: Option<Loc>,
 }
 
 impl Step {
-    fn line(&self) -> String {
+    pub fn line(&self) -> String {
         self.loc.map_or_else(|| "an unknown line".into(), |l| l.to_string())
     }
 }
 
 /// The nodes between wanted values and outputs, in an order in which each stands after those it uses, and the values
 /// that depend on a wanted one.
-struct Path {
-    steps: Vec<Step>,
-    live: HashSet<ValueId>,
+pub(crate) struct Path {
+    pub steps: Vec<Step>,
+    pub live: HashSet<ValueId>,
 }
 
 impl Path {
-    fn find(graph: &Graph, outputs: &[ValueId], wrt: &[ValueId], extent: Extent) -> Path {
+    pub fn find(graph: &Graph, outputs: &[ValueId], wrt: &[ValueId], extent: Extent) -> Path {
         let mut live: HashSet<ValueId> = wrt.iter().copied().collect();
         let stop = if extent == Extent::UpToWanted { live.clone() } else { HashSet::new() };
         let mut steps = vec![];
@@ -191,17 +191,15 @@ fn pull<'g>(
         Rule::Decomposition => through_decomposition(&at, step),
         Rule::Inline => {
             let graph = before.get_or_init(|| g.with_graph(Graph::clone));
-            let node = graph.node(step.node);
-            let (Op::Call(call), Some(region)) = (&node.op, node.regions.first()) else {
-                return Ok(vec![None; operands.len()]);
-            };
             // The region once more: what it computes is the same as in the forward pass, and is merged with that, unless
             // it begins behind barriers.
-            let begin: Vec<Tensor<'g>> = match call.checkpoint {
-                true => operands.iter().map(|x| g.emit1(Barrier, &[*x])).collect(),
-                false => operands.clone(),
+            let begin = match &step.op {
+                Op::Call(call) if call.checkpoint => {
+                    operands.iter().map(|x| g.emit1(Barrier, &[*x])).collect()
+                }
+                _ => operands.clone(),
             };
-            let parts = splice(g, graph, region, &begin, &mut |_, _, _| None);
+            let parts = region(g, graph, graph.node(step.node), &begin);
             through(&at, step, parts)
         }
         Rule::Scan(op) => {
@@ -245,6 +243,16 @@ fn through<'g>(
         back[i] = c;
     }
     Ok(back)
+}
+
+/// The results of a call by the nodes of its region.
+pub(crate) fn region<'g>(
+    g: &'g GraphBuilder,
+    graph: &Graph,
+    node: &Node,
+    operands: &[Tensor<'g>],
+) -> Vec<Tensor<'g>> {
+    node.regions.first().map_or(vec![], |region| splice(g, graph, region, operands, &mut |_, _, _| None))
 }
 
 /// The name of the first wanted value that a node depends on.

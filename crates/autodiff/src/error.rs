@@ -32,6 +32,24 @@ pub enum AutodiffError {
         /// The cotangent's type.
         got: Box<Type>,
     },
+    /// The tangent of an input has another type than the input.
+    #[error("input {index} is {want} but its tangent is {got}; reshape or cast the tangent")]
+    Tangent {
+        /// Which input.
+        index: usize,
+        /// The input's type.
+        want: Box<Type>,
+        /// The tangent's type.
+        got: Box<Type>,
+    },
+    /// The way from an input to an output leads through an op that has no forward derivative.
+    #[error("'{op}' at {loc} has no forward derivative: it has neither a rule nor a decomposition")]
+    NoTangent {
+        /// The op.
+        op: String,
+        /// The source line that built it.
+        loc: String,
+    },
     /// The way from the loss to a parameter leads through an op that has no gradient.
     #[error(
         "'{op}' at {loc} has no gradient ({reason}), and the way from the loss to {parameter} leads through it"

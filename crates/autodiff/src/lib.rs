@@ -1,5 +1,6 @@
-//! Reverse-mode differentiation, graph to graph: the backward pass is appended to the graph under construction, and
-//! is then nothing but more of the same graph. It can be printed, interpreted, optimised, and differentiated again.
+//! Differentiation, graph to graph, in reverse and forward mode: the derivative is appended to the graph under
+//! construction, and is then nothing but more of the same graph. It can be printed, interpreted, optimised, and
+//! differentiated again.
 //!
 //! ```
 //! use onestep_autodiff::gradients;
@@ -15,10 +16,13 @@
 //!
 //! # Method
 //!
-//! One sweep from the outputs back ([`vjp`]). Only nodes on a path from an output to a wanted value are visited; a
+//! Reverse mode is one sweep from the outputs back ([`vjp`]). Only nodes on a path from an output to a wanted value are visited; a
 //! value used several times gets the sum of its uses' cotangents. What a node passes back is its op's *rule*, a file
 //! in `rules/` of the same name as the op's own file. A composite without a rule is differentiated through its
-//! decomposition.
+//! decomposition. Forward mode ([`jvp`]) is the same on the way from the inputs on, with rules in `forward/rules/`; for
+//! most ops the rule is the op itself on tangents. A Hessian times a vector ([`hvp`]) is forward over reverse.
+//!
+//! [`vmap`] maps a graph over members that share some of its inputs and state: several runs in one.
 //!
 //! # Conventions
 //!
@@ -31,11 +35,14 @@
 mod backward;
 mod error;
 mod recompute;
+mod forward;
 mod rules;
+mod vmap;
 
 pub use error::AutodiffError;
 pub use recompute::segmented;
 pub use rules::without_gradient;
+pub use vmap::{Names, Over, VmapError, vmap};
 
 use onestep_ir::{GraphBuilder, Tensor};
 
@@ -56,6 +63,18 @@ pub fn gradients<'g>(
 
 /// The general form: given a cotangent for each output, the cotangent of each value in `wrt`, that is
 /// Σₖ (∂ outputₖ / ∂ wrtᵢ)ᵀ · cotangentₖ. A cotangent has its output's type.
+///
+/// ```
+/// use onestep_autodiff::vjp;
+/// use onestep_ir::{DType, GraphBuilder};
+///
+/// let g = GraphBuilder::new("rows");
+/// let (x, w) = (g.input("x", DType::F32, [4, 3]), g.input("w", DType::F32, [3, 2]));
+/// let cotangent = g.input("cotangent", DType::F32, [4, 2]);
+/// let dw = vjp(&g, &[(x.matmul(w), cotangent)], &[w])?[0].expect("the product depends on w");
+/// assert_eq!(dw.ty(), w.ty()); // xᵀ · cotangent
+/// # Ok::<(), onestep_autodiff::AutodiffError>(())
+/// ```
 #[track_caller]
 pub fn vjp<'g>(
     g: &'g GraphBuilder,
@@ -73,4 +92,68 @@ pub fn vjp<'g>(
         backward::check(&format!("wrt[{i}]"), g, *x)?;
     }
     backward::sweep(g, outputs, wrt, backward::Extent::Whole)
+}
+
+/// Forward mode: given a tangent for each input, the tangent of each output, that is
+/// Σᵢ ∂ outputₖ / ∂ inputᵢ · tangentᵢ; `None` where an output depends on no input. A tangent has its input's type.
+///
+/// The inputs may be any float values of the graph. Where one depends on another, the tangent given for it is added to
+/// the one that reaches it, so that `jvp` is the transpose of [`vjp`]: ⟨v, jvp(t)⟩ = ⟨vjp(v), t⟩.
+///
+/// ```
+/// use onestep_autodiff::jvp;
+/// use onestep_ir::{DType, GraphBuilder};
+///
+/// let g = GraphBuilder::new("slope");
+/// let (x, direction) = (g.input("x", DType::F32, [3]), g.input("direction", DType::F32, [3]));
+/// let slope = jvp(&g, &[x.square().sum_all()], &[(x, direction)])?[0].expect("the result depends on x");
+/// assert_eq!(slope.rank(), 0); // 2·⟨x, direction⟩
+/// # Ok::<(), onestep_autodiff::AutodiffError>(())
+/// ```
+#[track_caller]
+pub fn jvp<'g>(
+    g: &'g GraphBuilder,
+    outputs: &[Tensor<'g>],
+    inputs: &[(Tensor<'g>, Tensor<'g>)],
+) -> Result<Vec<Option<Tensor<'g>>>, AutodiffError> {
+    for (i, (input, tangent)) in inputs.iter().enumerate() {
+        let want = backward::check(&format!("input {i}"), g, *input)?;
+        let got = backward::check(&format!("tangent {i}"), g, *tangent)?;
+        if want != got {
+            return Err(AutodiffError::Tangent { index: i, want: Box::new(want), got: Box::new(got) });
+        }
+    }
+    for (i, y) in outputs.iter().enumerate() {
+        backward::check(&format!("output {i}"), g, *y)?;
+    }
+    forward::sweep(g, outputs, inputs, backward::Extent::Whole)
+}
+
+/// The Hessian of `loss` times a vector, without the Hessian: for each value `xᵢ` with its vector `vᵢ`,
+/// Σⱼ ∂² loss / ∂xᵢ∂xⱼ · vⱼ, of `xᵢ`'s type; `None` where the loss's slope along `xᵢ` depends on none of the values.
+///
+/// Forward over reverse: the gradient's derivative along the vector, at about twice the gradient's cost (Pearlmutter,
+/// "Fast exact multiplication by the Hessian", 1994). `loss` is a scalar.
+///
+/// ```
+/// use onestep_autodiff::hvp;
+/// use onestep_ir::{DType, GraphBuilder};
+///
+/// let g = GraphBuilder::new("curvature");
+/// let (x, v) = (g.input("x", DType::F32, [3]), g.input("v", DType::F32, [3]));
+/// let product = hvp(&g, (x * x * x).sum_all(), &[(x, v)])?[0].expect("x is cubed"); // 6·x·v
+/// assert_eq!(product.ty(), x.ty());
+/// # Ok::<(), onestep_autodiff::AutodiffError>(())
+/// ```
+#[track_caller]
+pub fn hvp<'g>(
+    g: &'g GraphBuilder,
+    loss: Tensor<'g>,
+    at: &[(Tensor<'g>, Tensor<'g>)],
+) -> Result<Vec<Option<Tensor<'g>>>, AutodiffError> {
+    let wrt: Vec<Tensor<'g>> = at.iter().map(|a| a.0).collect();
+    let slopes = gradients(g, loss, &wrt)?;
+    let some: Vec<Tensor<'g>> = slopes.iter().flatten().copied().collect();
+    let mut moved = jvp(g, &some, at)?.into_iter();
+    Ok(slopes.iter().map(|slope| slope.and_then(|_| moved.next().flatten())).collect())
 }

@@ -33,6 +33,7 @@
 //! them run on a [`State`], which any number of programs share.
 
 mod recompute;
+mod population;
 mod step;
 
 pub use onestep_autodiff as autodiff;
@@ -45,6 +46,7 @@ pub use onestep_passes as passes;
 
 pub use onestep_runtime::debug;
 
+pub use onestep_autodiff::{Names, Over, gradients, hvp, jvp, vjp, vmap};
 pub use onestep_ir::{Array, DType, Dim, Element, Graph, GraphBuilder, Init, Role, Shape, Tensor, dim};
 pub use onestep_optim::{
     Adam, AdamW, Clip, LayoutEntry, LayoutRole, Params, Schedule, Sgd, UnusedParameter, UpdateRule,
@@ -54,6 +56,7 @@ pub use onestep_runtime::{
     Traffic,
 };
 pub use recompute::Recompute;
+pub use population::{CompiledPopulation, Population, PopulationError};
 pub use step::{CompiledStep, TrainingStep, compile, compile_training_step, compile_with_backward};
 
 /// What a program that builds, trains and runs models needs.
@@ -76,4 +79,6 @@ mod pages {
     struct StatePage;
     #[doc = include_str!("../../../docs/memory.md")]
     struct MemoryPage;
+    #[doc = include_str!("../../../docs/transformations.md")]
+    struct TransformationsPage;
 }

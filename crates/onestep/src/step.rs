@@ -127,16 +127,30 @@ impl TrainingStep {
 
     /// Compiles the step. With dimension variables, the first call with new sizes compiles.
     pub fn compile(self, device: &Device) -> Result<CompiledStep, Error> {
-        let graph = self.with_metrics()?;
-        let Some(rule) = self.rule else {
-            return Err(failed(OptimError::NoOptimizer));
-        };
-        let build = training_step_builder(&self.loss, self.params, rule, &self.step);
-        let (recompute, on, options) = (self.recompute, device.clone(), self.options);
-        let layout = layout(&graph, &build)?;
-        let step = move |bound: &Graph| recompute::step(bound, recompute, &build, &on, &options);
-        CompiledStep::new(&graph, layout, step, device, &self.options)
+        let (graph, build, recompute, options) = self.parts()?;
+        CompiledStep::new(&graph, build, recompute, device, &options)
     }
+
+    /// The graph with the metrics, what makes a step of it once it is bound, what is computed again, and the compiler's options.
+    pub(crate) fn parts(self) -> Result<(Graph, impl BuildStep, Recompute, Options), Error> {
+        let graph = self.with_metrics()?;
+        let rule = self.rule.ok_or_else(|| failed(OptimError::NoOptimizer))?;
+        Ok((graph, builder(&self.loss, self.params, rule, &self.step), self.recompute, self.options))
+    }
+}
+
+/// Makes a step of a bound graph.
+pub(crate) trait BuildStep: Fn(&Graph) -> Result<StepGraph, Error> + Send + Sync + 'static {}
+impl<F: Fn(&Graph) -> Result<StepGraph, Error> + Send + Sync + 'static> BuildStep for F {}
+
+fn builder(
+    loss: &str,
+    params: Params,
+    rule: Arc<dyn UpdateRule + Send + Sync>,
+    step: &StepOptions,
+) -> impl BuildStep + use<> {
+    let (loss, step) = (loss.to_string(), *step);
+    move |bound: &Graph| training_step(bound, &loss, params.clone(), &*rule, &step).map_err(failed)
 }
 
 /// Compiles a training step from its parts: `loss` names an output, `params` a subset of the state.
@@ -152,29 +166,7 @@ pub fn compile_training_step(
     device: &Device,
     options: &Options,
 ) -> Result<CompiledStep, Error> {
-    let build = training_step_builder(loss, params, rule, step);
-    let layout = layout(graph, &build)?;
-    CompiledStep::new(graph, layout, build, device, options)
-}
-
-/// The results of a step at the largest sizes of its dimension variables.
-fn layout(
-    graph: &Graph,
-    build: &dyn Fn(&Graph) -> Result<StepGraph, Error>,
-) -> Result<Vec<LayoutEntry>, Error> {
-    graph.verify()?;
-    Ok(build(&onestep_ir::bind(graph, &graph.dims)?)?.layout)
-}
-
-/// What makes a step of a bound forward graph.
-fn training_step_builder(
-    loss: &str,
-    params: Params,
-    rule: Arc<dyn UpdateRule + Send + Sync>,
-    step: &StepOptions,
-) -> impl Fn(&Graph) -> Result<StepGraph, Error> + Send + Sync + 'static {
-    let (loss, step) = (loss.to_string(), *step);
-    move |bound: &Graph| training_step(bound, &loss, params.clone(), &*rule, &step).map_err(failed)
+    CompiledStep::new(graph, builder(loss, params, rule, step), Recompute::Marked, device, options)
 }
 
 /// Compiles forward and backward: loss, gradients and metrics. The gradients are state (`grad/<path>`), resident and
@@ -188,8 +180,7 @@ pub fn compile_with_backward(
 ) -> Result<CompiledStep, Error> {
     let loss = loss.to_string();
     let build = move |bound: &Graph| with_backward(bound, &loss, params.clone()).map_err(failed);
-    let layout = layout(graph, &build)?;
-    CompiledStep::new(graph, layout, build, device, options)
+    CompiledStep::new(graph, build, Recompute::Marked, device, options)
 }
 
 /// Compiles a graph as it is: inference, evaluation, or any other program.
@@ -205,15 +196,18 @@ pub struct CompiledStep {
 }
 
 impl CompiledStep {
-    fn new(
+    pub(crate) fn new(
         graph: &Graph,
-        layout: Vec<LayoutEntry>,
-        build: impl Fn(&Graph) -> Result<StepGraph, Error> + Send + Sync + 'static,
+        build: impl BuildStep,
+        recompute: Recompute,
         device: &Device,
         options: &Options,
     ) -> Result<CompiledStep, Error> {
-        let program = Program::with(graph, Arc::new(move |g: &Graph| Ok(build(g)?.graph)), device, options)?;
-        Ok(CompiledStep { program, layout })
+        graph.verify()?;
+        let layout = build(&onestep_ir::bind(graph, &graph.dims)?)?.layout;
+        let (on, with) = (device.clone(), *options);
+        let step = move |bound: &Graph| Ok(recompute::step(bound, recompute, &build, &on, &with)?.graph);
+        Ok(CompiledStep { program: Program::with(graph, Arc::new(step), device, options)?, layout })
     }
 
     /// The results in order: each with its name, role, shape, dtype, and the state that it overwrites. Shapes are those at

@@ -124,3 +124,32 @@ fn compare(
         executable.compiled().schedule
     );
 }
+
+/// Graphs mapped over members, and the tangents of graphs along their states.
+#[test]
+fn transformed_graphs_give_the_same_bits() {
+    use onestep::{GraphBuilder, Names, Over, Tensor, jvp, vmap};
+    let mut moved = 0;
+    for seed in 0..80 {
+        let options = RandomOptions { steps: 16, ..RandomOptions::default() };
+        let single = random_graph(seed, options);
+        let over = Over { states: Names::All, ..Over::default() };
+        check(&vmap(&single, 3, &over).unwrap(), seed, 1e-3);
+
+        let g = GraphBuilder::edit(single.clone());
+        let float = |v| single.ty(v).dtype.is_float();
+        let outputs: Vec<Tensor<'_>> =
+            single.outputs.iter().map(|o| o.value).filter(|v| float(*v)).map(|v| g.tensor(v)).collect();
+        let states = single.states.iter().map(|s| s.value).filter(|v| float(*v)).map(|v| g.tensor(v));
+        let along: Vec<_> = states.map(|s| (s, g.full(s.dtype(), s.shape(), 1.0))).collect();
+        for (i, t) in jvp(&g, &outputs, &along).unwrap().into_iter().enumerate() {
+            if let Some(t) = t {
+                // Slopes may be steep where two ways to compute differ in the last bit.
+                g.output(&format!("tangent{i}"), t.tanh());
+                moved += 1;
+            }
+        }
+        check(&g.build().unwrap(), seed, 2e-2);
+    }
+    assert!(moved > 80, "{moved}");
+}

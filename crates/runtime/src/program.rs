@@ -62,6 +62,8 @@ pub struct Program {
     evicted: Vec<(Binding, Option<Vec<String>>)>,
     clock: u64,
     events: Vec<CompileEvent>,
+    /// What it says of state: the dimensions of caches as they are in `base`, everything else as in `interface`.
+    declared: Graph,
     /// The caches whose sizes are variables.
     elastic: Vec<Arc<str>>,
     /// The graph at the largest sizes: the interface, and the first values of state.
@@ -72,6 +74,18 @@ impl std::fmt::Debug for Program {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "program '{}' ({} executables)", self.base.name, self.entries.len())
     }
+}
+
+/// The graph whose states have the types that the transformation gave them, but for those with variables.
+fn declared(graph: &Graph, interface: &Graph) -> Graph {
+    let mut out = graph.clone();
+    for s in &graph.states {
+        let fixed = graph.ty(s.value).shape.sizes().is_some();
+        if let Some(port) = interface.state(&s.name).filter(|_| fixed) {
+            out.values[s.value.index()].ty = interface.ty(port.value).clone();
+        }
+    }
+    out
 }
 
 impl Program {
@@ -95,6 +109,7 @@ impl Program {
         let mut program = Program {
             elastic: graph.states.iter().filter(variable).map(|s| s.name.clone()).collect(),
             base: graph.clone(),
+            declared: declared(graph, &interface),
             transform,
             device: device.clone(),
             options: *options,
@@ -137,7 +152,7 @@ impl Program {
     /// A state with every tensor that the program needs, at its first value, drawn from `seed`.
     pub fn init(&self, seed: u64) -> Result<State, Error> {
         let mut state = State::new();
-        state.declare(&self.base);
+        state.declare(&self.declared);
         state.initialise(&self.interface, seed)?;
         Ok(state)
     }
@@ -287,7 +302,7 @@ impl Program {
         match &mut entry.bound {
             Some(bound) => Ok(bound),
             none => {
-                state.declare(&self.base);
+                state.declare(&self.declared);
                 Ok(none.insert(entry.executable.bind(state)?))
             }
         }

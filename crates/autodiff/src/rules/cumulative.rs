@@ -21,7 +21,7 @@ impl Gradient for Cumulative {
 }
 
 /// What the scan needs of itself.
-trait Scan {
+pub(crate) trait Scan {
     fn inclusive<'g>(&self, dy: Tensor<'g>) -> Tensor<'g>;
     fn moved<'g>(&self, x: Tensor<'g>, by: usize, later: bool, fill: f64) -> Tensor<'g>;
 }
@@ -59,15 +59,19 @@ fn product<'g>(op: &Cumulative, x: Tensor<'g>, dy: Tensor<'g>) -> Tensor<'g> {
     x.graph().emit1(Cumulative { exclusive: true, ..*op }, &[x]) * sum
 }
 
-/// The place of the running extremum: the last so far at which the element was the extremum itself.
+/// The cotangents at the places of the running extrema.
 fn extremum<'g>(op: &Cumulative, x: Tensor<'g>, dy: Tensor<'g>) -> Tensor<'g> {
+    let zeros = x.graph().full(dy.dtype(), dy.shape(), 0.0);
+    x.graph().emit1(ScatterAddAlong { axis: op.axis }, &[zeros, place_of_extremum(op, x), dy])
+}
+
+/// The place of the running extremum: the last so far at which the element was the extremum itself.
+pub(crate) fn place_of_extremum<'g>(op: &Cumulative, x: Tensor<'g>) -> Tensor<'g> {
     let (g, n) = (x.graph(), sizes(x)[op.axis]);
     let running = g.emit1(Cumulative { exclusive: false, ..*op }, &[x]);
     let record = x.equals(running).or(x.is_nan());
     let places = g.iota(DType::I32, x.shape(), op.axis);
     let (kind, first) =
         if op.reverse { (ReduceKind::Min, n.saturating_sub(1)) } else { (ReduceKind::Max, 0) };
-    let last = g.emit1(Cumulative { kind, exclusive: false, ..*op }, &[record.select(places, first as f64)]);
-    let zeros = g.full(dy.dtype(), dy.shape(), 0.0);
-    g.emit1(ScatterAddAlong { axis: op.axis }, &[zeros, last, dy])
+    g.emit1(Cumulative { kind, exclusive: false, ..*op }, &[record.select(places, first as f64)])
 }

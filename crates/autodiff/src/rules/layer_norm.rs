@@ -29,7 +29,7 @@ impl Gradient for LayerNorm {
 }
 
 /// The mean along the last axis, which stays with size 1.
-pub(super) fn row_mean(t: Tensor<'_>) -> Tensor<'_> {
+pub(crate) fn row_mean(t: Tensor<'_>) -> Tensor<'_> {
     t.mean_keep(&[-1])
 }
 

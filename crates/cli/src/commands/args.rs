@@ -30,6 +30,7 @@ pub enum Command {
     #[command(
         after_help = "Examples:\n  onestep train                          GPT, Shakespeare, about two minutes\n  \
                             onestep train digits                   97% of handwritten digits, in seconds\n  \
+                            onestep train digits --population 8    eight networks at once; keeps the best\n  \
                             onestep train gpt --steps 300 --out r  a short run, kept in the folder r\n  \
                             onestep train gpt --text book.txt      the same on a text of your own\n  \
                             onestep train fashion --model cnn      a network of convolutions on photographs\n\n\
@@ -93,6 +94,9 @@ pub struct TrainArgs {
     /// Peak learning rate; it warms up and then falls along a cosine [default: gpt 2e-3, digits 5e-3, fashion 2e-3]
     #[arg(long, value_name = "RATE", allow_negative_numbers = true, value_parser = positive)]
     pub lr: Option<f64>,
+    /// Train N networks of a classifier at once, from N seeds on the same batches, and keep the best
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub population: Option<u64>,
     /// Seed of the first parameters, the batches and the sample
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
     pub seed: u64,

@@ -21,6 +21,8 @@ fn absurd_arguments() {
         ("train digits --lr=-1", &["--lr", "above 0"]),
         ("train digits --lr 1e300", &["--lr", "1e6"]),
         ("train digits --seed -1", &["--seed"]),
+        ("train digits --population 0", &["--population", "0"]),
+        ("train gpt --population 2", &["--population", "digits"]),
         ("train digits --threads 0", &["--threads"]),
         ("train digits --threads 5000", &["--threads", "1024"]),
         ("train digits --device metal", &["'metal'", "cpu"]),

@@ -82,6 +82,28 @@ fn digits_are_learned() {
     whole(&folder.path().join("kept"), 1000);
 }
 
+/// Each member is the network of its own seed; the best one is kept, and is the single run's where that is the first.
+#[test]
+fn a_population_of_digits() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = run(folder.path(), "train digits --steps 60 --population 3 --json --out kept").json();
+    numbers(&json, &["steps", "train_loss", "val_loss", "test_accuracy", "step_ms_median", "compile_ms"]);
+    let members = json["members"].as_array().unwrap();
+    let seeds: Vec<u64> = members.iter().map(|m| m["seed"].as_u64().unwrap()).collect();
+    assert_eq!(seeds, [1, 2, 3]);
+    let accuracy = |m: &serde_json::Value| m["test_accuracy"].as_f64().unwrap();
+    let best = members.iter().map(accuracy).fold(0.0, f64::max);
+    assert!(best > 0.8, "{json}");
+    assert_eq!(accuracy(&json), best);
+    let kept = members.iter().find(|m| m["seed"] == json["best_seed"]).unwrap();
+    assert_eq!(accuracy(kept), best);
+    whole(&folder.path().join("kept"), 60);
+    let alone = run(folder.path(), "train digits --steps 60 --json --out alone").json();
+    assert_eq!(accuracy(&members[0]), accuracy(&alone));
+    let said = run(folder.path(), "train digits --steps 2 --population 2");
+    assert!(said.err.contains("seed 2: test accuracy") && said.err.contains("kept"), "{}", said.err);
+}
+
 #[test]
 fn a_run_for_a_person_has_its_own_folder_and_says_where() {
     let folder = tempfile::tempdir().unwrap();

@@ -14,5 +14,6 @@ mod numerics;
 mod oracle;
 mod overflow;
 mod scan;
+mod population;
 mod training;
 mod ways;

@@ -1,5 +1,7 @@
 //! The examples run, at small sizes.
 
+#[path = "../../examples/curvature.rs"]
+mod curvature;
 #[path = "../../examples/gpt.rs"]
 mod gpt;
 #[path = "../../examples/kv_cache.rs"]
@@ -10,6 +12,8 @@ mod mlp;
 mod own_optimizer;
 #[path = "../../examples/recurrent.rs"]
 mod recurrent;
+#[path = "../../examples/population.rs"]
+mod population;
 
 #[test]
 fn a_classifier_learns_and_is_saved() {
@@ -46,4 +50,17 @@ fn a_text_is_written_from_the_cache() {
 fn an_own_optimizer_gives_the_compiled_steps_numbers() {
     let difference = own_optimizer::run(20).unwrap();
     assert!(difference <= 1e-6, "{difference}");
+}
+
+#[test]
+fn a_population_finds_a_learning_rate() {
+    let (accuracies, best) = population::run(&[1e-5, 1e-2], 200).unwrap();
+    assert_eq!(best, 1);
+    assert!(accuracies[1] > 0.75 && accuracies[1] > accuracies[0], "{accuracies:?}");
+}
+
+#[test]
+fn the_largest_curvature_is_found() {
+    let [curvature, change] = curvature::run(60).unwrap();
+    assert!(curvature > 0.01 && change < 1e-3 * curvature, "{curvature} {change}");
 }

@@ -98,13 +98,13 @@ pub struct Images {
 }
 
 impl Images {
-    /// The compiled step and the task.
+    /// The step, to be compiled, and the task.
     pub fn new(
         args: &TrainArgs,
         set: Set,
         steps: u64,
         device: &Device,
-    ) -> Result<(CompiledStep, Images), CommandError> {
+    ) -> Result<(TrainingStep, Images), CommandError> {
         let [train, test] = set.read(args)?;
         let batch = (args.batch.unwrap_or(BATCH) as usize).min(train.len());
         let (network, most) = (args.network.unwrap_or(Network::Mlp), batch.max(EVAL_BATCH));
@@ -115,8 +115,7 @@ impl Images {
         let step = TrainingStep::new(graph.clone())
             .optimizer(AdamW::new(args.lr.unwrap_or(set.learning_rate)).weight_decay(0.01))
             .clip_global_norm(1.0)
-            .schedule(schedule(steps))
-            .compile(device)?;
+            .schedule(schedule(steps));
         let task = Images {
             set,
             network,

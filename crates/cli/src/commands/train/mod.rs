@@ -5,6 +5,7 @@
 
 mod gpt;
 mod images;
+mod population;
 
 use super::args::{Model, Network, TrainArgs};
 use super::bench::peak_rss;
@@ -84,7 +85,11 @@ pub fn train(args: &TrainArgs) -> Result<(), CommandError> {
             let set = images::Set::of(args.model);
             let steps = args.steps.unwrap_or(set.steps);
             let (step, task) = images::Images::new(args, set, steps, &device)?;
-            run(args, &device, step, task, &Plan { steps, eval_every: set.eval_every, seed: args.seed })
+            let plan = Plan { steps, eval_every: set.eval_every, seed: args.seed };
+            match args.population {
+                Some(members) => population::train(args, &device, step, task, &plan, members as usize),
+                None => run(args, &device, step.compile(&device)?, task, &plan),
+            }
         }
     }
 }
@@ -94,6 +99,7 @@ fn check(args: &TrainArgs) -> Result<(), CommandError> {
     let gpt = args.model == Model::Gpt;
     let wrong = [
         ("--model", gpt && args.network.is_some(), "digits and fashion"),
+        ("--population", gpt && args.population.is_some(), "digits and fashion"),
         ("--data", args.model != Model::Fashion && args.data.is_some(), "fashion"),
         ("--text", !gpt && args.text.is_some(), "gpt"),
     ];

@@ -1,0 +1,36 @@
+//! `attention` and its gradient: the members are more of the batch. A mask that serves the whole batch serves all members,
+//! unless each has its own.
+
+use super::{At, Batch, merged, parted};
+use onestep_ir::ops::{Attention, AttentionGrad};
+use onestep_ir::{Op, Tensor};
+
+impl Batch for Attention {
+    fn batch<'g>(&self, at: &At<'_, 'g>) -> Option<Vec<Tensor<'g>>> {
+        Some(folded(at, *self, at.lanes.len() == 4))
+    }
+}
+
+impl Batch for AttentionGrad {
+    fn batch<'g>(&self, at: &At<'_, 'g>) -> Option<Vec<Tensor<'g>>> {
+        Some(folded(at, *self, at.lanes.len() == 7))
+    }
+}
+
+/// The op on operands whose batches are those of all members, in order. With a mask, operand 3 is that.
+fn folded<'g>(at: &At<'_, 'g>, op: impl Into<Op>, masked: bool) -> Vec<Tensor<'g>> {
+    let batch = at.sizes(0)[0];
+    let fold = |i: usize| {
+        let mut sizes = at.sizes(i);
+        if masked && i == 3 && sizes[0] == 1 {
+            if !at.mapped(i) {
+                return at.operand(i);
+            }
+            sizes[0] = batch;
+        }
+        let full = [&[at.size], &sizes[..]].concat();
+        merged(at.wide(i).broadcast(&full[..].into()))
+    };
+    let operands: Vec<Tensor<'g>> = (0..at.lanes.len()).map(fold).collect();
+    at.g.emit(op, &operands).into_iter().map(|t| parted(t, at.size)).collect()
+}
