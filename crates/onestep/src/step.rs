@@ -2,8 +2,8 @@
 
 use onestep_ir::{Graph, GraphBuilder, Tensor, Type, ValueId};
 use onestep_optim::{
-    Clip, LayoutEntry, OptimError, Params, Schedule, StepOptions, UnusedParameter, UpdateRule, training_step,
-    with_backward,
+    Clip, Group, LayoutEntry, OptimError, Params, Schedule, StepOptions, UnusedParameter, UpdateRule,
+    training_step, with_backward,
 };
 use onestep_runtime::{CompileEvent, Device, Error, Feeds, Options, Outputs, Program, Report, State};
 use std::sync::Arc;
@@ -80,6 +80,23 @@ impl TrainingStep {
         self
     }
 
+    /// Gives some parameters numbers or a rule of their own, or freezes them. The first group that fits takes a
+    /// parameter.
+    ///
+    /// ```
+    /// # use onestep::prelude::*;
+    /// # fn step(graph: Graph) -> TrainingStep {
+    /// TrainingStep::new(graph)
+    ///     .optimizer(AdamW::new(3e-4).weight_decay(0.1))
+    ///     .group(Group::new("no_decay", ["*.bias", "*.norm*"]).weight_decay(0.0))
+    ///     .group(Group::new("hidden", ["block.*.weight"]).rule(Muon::new(0.02)))
+    /// # }
+    /// ```
+    pub fn group(mut self, group: Group) -> TrainingStep {
+        self.step.groups.push(group);
+        self
+    }
+
     /// What happens to a parameter that the loss does not depend on.
     pub fn unused(mut self, unused: UnusedParameter) -> TrainingStep {
         self.step.unused = unused;
@@ -135,7 +152,7 @@ pub fn compile_training_step(
     device: &Device,
     options: &Options,
 ) -> Result<CompiledStep, Error> {
-    let (loss, step) = (loss.to_string(), *step);
+    let (loss, step) = (loss.to_string(), step.clone());
     let build =
         move |bound: &Graph| training_step(bound, &loss, params.clone(), &*rule, &step).map_err(failed);
     CompiledStep::new(graph, build, device, options)
