@@ -32,6 +32,7 @@
 //! step of it, [`compile`] an inference program, [`compile_with_backward`] a program whose gradients stay resident. All of
 //! them run on a [`State`], which any number of programs share.
 
+mod lbfgs;
 mod step;
 
 pub use onestep_autodiff as autodiff;
@@ -44,11 +45,12 @@ pub use onestep_passes as passes;
 
 pub use onestep_runtime::debug;
 
+pub use lbfgs::{LbfgsStep, compile_lbfgs};
 pub use onestep_ir::{Array, DType, Dim, Element, Graph, GraphBuilder, Init, Role, Shape, Tensor, dim};
 pub use onestep_optim::{
     Adadelta, Adafactor, Adagrad, Adam, AdamW, Adamax, Asgd, Clip, Group, Lamb, LayoutEntry, LayoutRole,
-    Lion, Muon, MuonRate, Nadam, Params, Radam, RmsProp, Rprop, Schedule, Sgd, SparseAdam, UnusedParameter,
-    UpdateRule,
+    Lbfgs, Lion, Muon, MuonRate, Nadam, Params, Radam, RmsProp, Rprop, Schedule, Sgd, SparseAdam,
+    UnusedParameter, UpdateRule,
 };
 pub use onestep_runtime::{
     Binding, Bound, CompileEvent, Device, Error, Executable, Feeds, Options, Outputs, Program, Report, State,

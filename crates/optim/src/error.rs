@@ -143,6 +143,12 @@ pub enum OptimError {
         /// The name.
         group: String,
     },
+    /// A group without a pattern.
+    #[error("parameter group '{group}' has no pattern; say which parameters it takes, such as '*.bias'")]
+    GroupWithoutPattern {
+        /// The name.
+        group: String,
+    },
     /// A pattern that takes no parameter.
     #[error("parameter group '{group}': '{pattern}' {}", takes_nothing(.earlier, .nearest))]
     PatternTakesNothing {

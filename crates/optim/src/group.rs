@@ -96,6 +96,9 @@ impl Group {
         if self.name.is_empty() || self.name.contains('/') {
             return Err(OptimError::GroupName { group: group() });
         }
+        if self.patterns.is_empty() {
+            return Err(OptimError::GroupWithoutPattern { group: group() });
+        }
         let numbers = self.numbers.iter().cloned().chain(self.lr_scale.map(|x| ("lr_scale".to_string(), x)));
         for (number, value) in numbers {
             let signed = !matches!(&*number, "lr" | "lr_scale" | "weight_decay");

@@ -27,6 +27,7 @@ mod clip;
 mod error;
 mod group;
 mod guard;
+mod lbfgs;
 mod options;
 mod part;
 mod rule;
@@ -39,6 +40,7 @@ pub use clip::{Clip, global_norm};
 pub use error::OptimError;
 pub use group::Group;
 pub use guard::{all_finite, commit_guard};
+pub use lbfgs::Lbfgs;
 pub use options::{StepOptions, UnusedParameter};
 pub use rule::{Hyper, RuleContext, SlotSpec, UpdateRule};
 pub use rules::{

@@ -10,6 +10,7 @@ mod errors;
 mod hostile;
 mod indices;
 mod numerics;
+mod optimizers;
 mod oracle;
 mod overflow;
 mod training;

@@ -84,7 +84,7 @@ macro_rules! setters {
         pub fn $name(self, $($field: f64),+) -> Self { Self { $($field,)+ ..self } }
     };
 }
-use setters;
+pub(crate) use setters;
 
 /// Refuses numbers, given by name, that are negative or not finite.
 fn check_all(rule: &'static str, numbers: &[(&'static str, f64)]) -> Result<(), OptimError> {
