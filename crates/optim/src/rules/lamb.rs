@@ -4,7 +4,7 @@
 //! ```text
 //! m ← β1 m + (1 − β1) g        v ← β2 v + (1 − β2) g²
 //! r = (m / bc1) / (√(v / bc2) + ε) + λp
-//! p ← p − η · φ(‖p‖) / ‖r‖ · r        φ(z) = min(max(z, low), high); the quotient is 1 where either norm is 0
+//! p ← p − η · φ(‖p‖) / ‖r‖ · r        φ(z) = z, or min(max(z, least), most); the quotient is 1 where either is 0
 //! ```
 
 use super::adam::moments;
@@ -13,8 +13,8 @@ use crate::error::check;
 use crate::{Hyper, OptimError, RuleContext, SlotSpec, UpdateRule};
 use onestep_ir::Tensor;
 
-/// LAMB. Numbers: `lr`, `one_minus_beta1`, `one_minus_beta2`, `eps`, `weight_decay`, `least_norm`, `most_norm`. Slots: `m`,
-/// `v`.
+/// LAMB. Numbers: `lr`, `one_minus_beta1`, `one_minus_beta2`, `eps`, `weight_decay`, and with limits
+/// `least_norm`, `most_norm`. Slots: `m`, `v`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Lamb {
     lr: f64,
@@ -22,33 +22,19 @@ pub struct Lamb {
     beta2: f64,
     eps: f64,
     weight_decay: f64,
-    least_norm: f64,
-    most_norm: f64,
+    norms: Option<(f64, f64)>,
     maximize: bool,
 }
 
 impl Lamb {
     /// LAMB with this learning rate and a weight decay of 0.01.
     pub fn new(lr: f64) -> Lamb {
-        Lamb {
-            lr,
-            beta1: 0.9,
-            beta2: 0.999,
-            eps: 1e-6,
-            weight_decay: 0.01,
-            least_norm: 0.0,
-            most_norm: f64::INFINITY,
-            maximize: false,
-        }
+        Lamb { lr, beta1: 0.9, beta2: 0.999, eps: 1e-6, weight_decay: 0.01, norms: None, maximize: false }
     }
 
     setters! {
         /// The decay rates of the two moments; 0.9 and 0.999 unless given.
         betas(beta1, beta2)
-    }
-    setters! {
-        /// Limits the parameter's norm, where it scales the step; 0 and ∞ unless given.
-        norms(least_norm, most_norm)
     }
     setters! {
         /// What is added to the denominator; 1e-6 unless given.
@@ -57,6 +43,11 @@ impl Lamb {
         weight_decay: f64,
         /// Ascends instead of descending.
         maximize: bool,
+    }
+
+    /// Limits the parameter's norm, where it scales the step, to `[least, most]`.
+    pub fn norms(self, least: f64, most: f64) -> Lamb {
+        Lamb { norms: Some((least, most)), ..self }
     }
 }
 
@@ -71,15 +62,17 @@ impl UpdateRule for Lamb {
     }
 
     fn hyper(&self) -> Vec<Hyper> {
-        vec![
+        let mut all = vec![
             Hyper::new("lr", self.lr),
             Hyper::new("one_minus_beta1", 1.0 - self.beta1),
             Hyper::new("one_minus_beta2", 1.0 - self.beta2),
             Hyper::new("eps", self.eps),
             Hyper::new("weight_decay", self.weight_decay),
-            Hyper::new("least_norm", self.least_norm),
-            Hyper::new("most_norm", self.most_norm),
-        ]
+        ];
+        if let Some((least, most)) = self.norms {
+            all.extend([Hyper::new("least_norm", least), Hyper::new("most_norm", most)]);
+        }
+        all
     }
 
     fn slots(&self, shape: &[usize]) -> Vec<SlotSpec> {
@@ -89,9 +82,10 @@ impl UpdateRule for Lamb {
     fn check(&self) -> Result<(), OptimError> {
         let numbers = [("lr", self.lr), ("eps", self.eps), ("weight_decay", self.weight_decay)];
         check_all("lamb", &numbers)?;
-        check_all("lamb", &[("least_norm", self.least_norm)])?;
-        let fits = |x: f64| x >= self.least_norm;
-        check("lamb", "most_norm", self.most_norm, fits, "use a number, at least the least norm")?;
+        let (least, most) = self.norms.unwrap_or((0.0, 0.0));
+        check_all("lamb", &[("least_norm", least)])?;
+        let fits = |x: f64| x >= least && x.is_finite();
+        check("lamb", "most_norm", most, fits, "use a finite number, at least the least norm")?;
         check_rates("lamb", &[("beta1", self.beta1), ("beta2", self.beta2)])
     }
 
@@ -108,7 +102,8 @@ impl UpdateRule for Lamb {
         let adam = m / ctx.bias_correction("one_minus_beta1") / (v.sqrt() / root + ctx.hyper("eps"));
         let r = adam + p * ctx.hyper("weight_decay");
 
-        let of_p = norm(p).maximum(ctx.hyper("least_norm")).minimum(ctx.hyper("most_norm"));
+        let limit = |x: Tensor<'g>| x.maximum(ctx.hyper("least_norm")).minimum(ctx.hyper("most_norm"));
+        let of_p = if self.norms.is_some() { limit(norm(p)) } else { norm(p) };
         let of_r = norm(r);
         let plain = of_p.equals(0.0).or(of_r.equals(0.0));
         let trust = plain.select(1.0, of_p / plain.select(1.0, of_r));
