@@ -34,6 +34,7 @@
 
 mod recompute;
 mod population;
+mod lbfgs;
 mod step;
 
 pub use onestep_autodiff as autodiff;
@@ -47,9 +48,12 @@ pub use onestep_passes as passes;
 pub use onestep_runtime::debug;
 
 pub use onestep_autodiff::{Names, Over, gradients, hvp, jvp, vjp, vmap};
+pub use lbfgs::{LbfgsStep, compile_lbfgs};
 pub use onestep_ir::{Array, DType, Dim, Element, Graph, GraphBuilder, Init, Role, Shape, Tensor, dim};
 pub use onestep_optim::{
-    Adam, AdamW, Clip, LayoutEntry, LayoutRole, Params, Schedule, Sgd, UnusedParameter, UpdateRule,
+    Adadelta, Adafactor, Adagrad, Adam, AdamW, Adamax, Asgd, Clip, Group, Lamb, LayoutEntry, LayoutRole,
+    Lbfgs, Lion, Muon, MuonRate, Nadam, Params, Radam, RmsProp, Rprop, Schedule, Sgd, SparseAdam,
+    UnusedParameter, UpdateRule,
 };
 pub use onestep_runtime::{
     Binding, Bound, CompileEvent, Device, Error, Executable, Feeds, Options, Outputs, Program, Report, State,
@@ -62,8 +66,8 @@ pub use step::{CompiledStep, TrainingStep, compile, compile_training_step, compi
 /// What a program that builds, trains and runs models needs.
 pub mod prelude {
     pub use crate::{
-        Adam, AdamW, Array, CompiledStep, Device, Error, Graph, GraphBuilder, Init, Outputs, Program, Role,
-        Schedule, Sgd, State, Tensor, TrainingStep, compile, dim, nn,
+        Adam, AdamW, Array, CompiledStep, Device, Error, Graph, GraphBuilder, Group, Init, Muon, Outputs,
+        Program, Role, Schedule, Sgd, State, Tensor, TrainingStep, compile, dim, nn,
     };
     pub use onestep_ir::DType::{self, BF16, Bool, F16, F32, F64, I8, I32, I64, U8, U32};
 }

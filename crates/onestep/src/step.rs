@@ -3,7 +3,7 @@
 use crate::recompute::{self, Recompute};
 use onestep_ir::{Def, Graph, GraphBuilder, Tensor, Type, ValueId};
 use onestep_optim::{
-    Clip, LayoutEntry, OptimError, Params, Schedule, StepGraph, StepOptions, UnusedParameter, UpdateRule,
+    Clip, Group, LayoutEntry, OptimError, Params, Schedule, StepGraph, StepOptions, UnusedParameter, UpdateRule,
     training_step, with_backward,
 };
 use onestep_runtime::{CompileEvent, Device, Error, Feeds, Options, Outputs, Program, Report, State};
@@ -83,6 +83,23 @@ impl TrainingStep {
         self
     }
 
+    /// Gives some parameters numbers or a rule of their own, or freezes them. The first group that fits takes a
+    /// parameter.
+    ///
+    /// ```
+    /// # use onestep::prelude::*;
+    /// # fn step(graph: Graph) -> TrainingStep {
+    /// TrainingStep::new(graph)
+    ///     .optimizer(AdamW::new(3e-4).weight_decay(0.1))
+    ///     .group(Group::new("no_decay", ["*.bias", "*.norm*"]).weight_decay(0.0))
+    ///     .group(Group::new("hidden", ["block.*.weight"]).rule(Muon::new(0.02)))
+    /// # }
+    /// ```
+    pub fn group(mut self, group: Group) -> TrainingStep {
+        self.step.groups.push(group);
+        self
+    }
+
     /// What happens to a parameter that the loss does not depend on.
     pub fn unused(mut self, unused: UnusedParameter) -> TrainingStep {
         self.step.unused = unused;
@@ -149,7 +166,7 @@ fn builder(
     rule: Arc<dyn UpdateRule + Send + Sync>,
     step: &StepOptions,
 ) -> impl BuildStep + use<> {
-    let (loss, step) = (loss.to_string(), *step);
+    let (loss, step) = (loss.to_string(), step.clone());
     move |bound: &Graph| training_step(bound, &loss, params.clone(), &*rule, &step).map_err(failed)
 }
 

@@ -4,9 +4,8 @@
 use onestep::ir::Dense;
 use onestep::ir::interp::{self, Mode};
 use onestep::ir::testing::{RandomOptions, difference, random_graph, random_inputs, random_state};
-use onestep::optim::{
-    Adam, AdamW, Clip, Params, Sgd, StepOptions, UnusedParameter, UpdateRule, training_step,
-};
+use onestep::optim::rules::RULES;
+use onestep::optim::{Clip, Group, Params, StepOptions, UnusedParameter, training_step};
 use onestep::passes::plan::PlanOptions;
 use onestep::{Array, Device, Executable, Graph, Options, State};
 
@@ -29,14 +28,15 @@ fn step(seed: u64) -> Option<Graph> {
     graph.updates.clear();
     graph.guard = None;
     let params: Vec<String> = graph.states.iter().map(|s| s.name.to_string()).collect();
-    let rule: Box<dyn UpdateRule> = match seed % 3 {
-        0 => Box::new(Sgd::new(0.05).momentum(0.9)),
-        1 => Box::new(Adam::new(0.01)),
-        _ => Box::new(AdamW::new(0.01).weight_decay(0.1)),
+    let rule = (RULES[seed as usize % RULES.len()].with_lr)(0.01);
+    let groups = match params.split_first() {
+        Some((first, [_, ..])) if seed.is_multiple_of(7) => vec![Group::new("first", [first]).lr_scale(0.5)],
+        _ => vec![],
     };
     let options = StepOptions {
         clip: (seed % 5 < 3).then_some(Clip::GlobalNorm(1.0)),
         unused: UnusedParameter::Zero,
+        groups,
         ..StepOptions::default()
     };
     training_step(&graph, "loss", Params::Paths(params), &*rule, &options).ok().map(|s| s.graph)

@@ -8,12 +8,16 @@
 //! | `opt/step` | `i32`: completed steps; within a step, `t` is this plus 1 |
 //! | `opt/skipped` | `i32`: steps that the guard refused |
 //! | `opt/<number>` | each number of the rule: `opt/lr`, `opt/weight_decay`, … |
-//! | `opt/schedule/<number>`, `opt/clip_norm`, `opt/clip_value` | numbers of the schedule and of clipping |
+//! | `opt/<group>/<number>` | each number that a group sets, and all numbers of a group with a rule of its own |
+//! | `opt/schedule/<number>`, `opt/<group>/schedule/<number>` | numbers of the schedules |
+//! | `opt/clip_norm`, `opt/clip_value` | numbers of clipping |
 //! | `opt/<parameter's path>/<slot>` | each slot of the rule: `…/m`, `…/v`, `…/momentum`, … |
 
+use crate::group::assign;
 use crate::guard::{all_finite, commit_guard};
-use crate::{Clip, OptimError, RuleContext, SlotSpec, StepOptions, UpdateRule, global_norm};
-use onestep_ir::{DType, GraphBuilder, Init, Mistake, Role, Tensor};
+use crate::part::Parts;
+use crate::{Clip, OptimError, SlotSpec, StepOptions, UpdateRule, global_norm};
+use onestep_ir::{DType, GraphBuilder, Init, Role, Tensor};
 
 /// A parameter with its gradient.
 #[derive(Clone, Debug)]
@@ -41,10 +45,23 @@ pub struct Applied<'g> {
 
 /// Updates every parameter by `rule`, and with them the slots and the counter, unless a gradient has an element that
 /// is not finite or the guard that the graph had forbids it: then nothing of them moves, and `opt/skipped` counts it.
-/// Under [`Clip::GlobalNorm`] a norm that overflows also forbids the step.
+/// Under [`Clip::GlobalNorm`] a norm that overflows also forbids the step. Parameters of frozen groups keep their values,
+/// and their gradients count nowhere.
 pub fn apply_updates<'g>(
     g: &'g GraphBuilder,
     trained: &[Trained<'g>],
+    rule: &dyn UpdateRule,
+    options: &StepOptions,
+) -> Result<Applied<'g>, OptimError> {
+    let paths: Vec<&str> = trained.iter().map(|t| t.path.as_str()).collect();
+    apply_grouped(g, trained, &assign(&options.groups, &paths)?, rule, options)
+}
+
+/// [`apply_updates`] to parameters whose groups are known.
+pub(crate) fn apply_grouped<'g>(
+    g: &'g GraphBuilder,
+    trained: &[Trained<'g>],
+    groups: &[Option<usize>],
     rule: &dyn UpdateRule,
     options: &StepOptions,
 ) -> Result<Applied<'g>, OptimError> {
@@ -54,27 +71,12 @@ pub fn apply_updates<'g>(
     check_types(trained)?;
     let wide = trained.iter().any(|t| t.parameter.dtype() == DType::F64);
     let dtype = if wide { DType::F64 } else { DType::F32 };
-    let scalar = |name: &str, dtype, value| {
-        g.state(&format!("opt/{name}"), Role::Scalar, dtype, &[], Init::Constant(value))
-    };
-
-    let completed = scalar("step", DType::I32, 0.0);
+    let completed = g.state("opt/step", Role::Scalar, DType::I32, &[], Init::ZEROS);
     let t = completed + 1.0;
-    let mut hyper: Vec<_> = rule.hyper().iter().map(|h| (h.name, scalar(h.name, dtype, h.value))).collect();
-    if let Some(multiplier) = options.schedule.build(g, t, dtype) {
-        match hyper.iter_mut().find(|(name, _)| *name == "lr") {
-            Some((_, lr)) => *lr = *lr * multiplier,
-            None => {
-                let m = Mistake::new(
-                    "the rule has no 'lr' to multiply",
-                    "use a constant schedule with this rule",
-                );
-                g.mistake("schedule", &[multiplier], m);
-            }
-        }
-    }
 
-    let mut gradients: Vec<_> = trained.iter().map(|t| t.gradient).collect();
+    let moves: Vec<bool> = groups.iter().map(|at| at.is_none_or(|at| !options.groups[at].frozen)).collect();
+    let moving = trained.iter().zip(&moves).filter(|(_, moves)| **moves);
+    let mut gradients: Vec<_> = moving.map(|(t, _)| t.gradient).collect();
     let norm = options.clip.map(|_| global_norm(g, &gradients, dtype));
     let finite = match (options.clip, norm) {
         // The norm of anything that is not finite is not finite: squares do not cancel.
@@ -85,29 +87,46 @@ pub fn apply_updates<'g>(
         gradients = clip.apply(g, &gradients, norm);
     }
 
-    let contexts = [DType::F32, DType::F64].map(|d| RuleContext::new(d, t, &hyper));
-    let specs = rule.slots();
+    let mut parts = Parts::new(g, rule, options, dtype, t);
+    let mut gradients = gradients.into_iter();
     let (mut parameters, mut slots) = (vec![], vec![]);
-    for (t, gradient) in trained.iter().zip(gradients) {
-        let ty = t.parameter.ty().map(|ty| (ty.dtype, ty.shape.sizes().unwrap_or_default()));
-        let (dtype, sizes) = ty.unwrap_or((dtype, vec![]));
-        let paths: Vec<String> = specs.iter().map(|s| format!("opt/{}/{}", t.path, s.name)).collect();
-        let declare =
-            |(path, spec): (&String, &SlotSpec)| g.state(path, Role::Slot, dtype, &sizes, spec.init);
-        let old: Vec<_> = paths.iter().zip(&specs).map(declare).collect();
-        let context = &contexts[(dtype == DType::F64) as usize];
-        let (parameter, new) = rule.update(context, t.parameter, gradient, &old);
-        if new.len() != old.len() {
-            return Err(OptimError::SlotCount { rule: rule.name(), want: old.len(), got: new.len() });
-        }
-        g.update(t.parameter, parameter, true);
-        old.iter().zip(&new).for_each(|(old, new)| g.update(*old, *new, true));
+    for ((trained, group), moves) in trained.iter().zip(groups).zip(&moves) {
+        let (parameter, new) = match moves.then(|| gradients.next()).flatten() {
+            Some(gradient) => update(g, trained, gradient, *group, &mut parts)?,
+            None => (trained.parameter, vec![]),
+        };
         parameters.push(parameter);
-        slots.push(paths.into_iter().zip(new).collect());
+        slots.push(new);
     }
+    parts.finish()?;
     let guard = commit_guard(g, &[finite]);
     g.update(completed, t, true);
     Ok(Applied { parameters, slots, norm, guard })
+}
+
+/// The new value of one parameter, and its slots' paths and new values.
+fn update<'g>(
+    g: &'g GraphBuilder,
+    trained: &Trained<'g>,
+    gradient: Tensor<'g>,
+    group: Option<usize>,
+    parts: &mut Parts<'_, 'g>,
+) -> Result<(Tensor<'g>, Vec<(String, Tensor<'g>)>), OptimError> {
+    let dtype = trained.parameter.dtype();
+    let sizes = trained.parameter.shape().sizes().unwrap_or_default();
+    let part = parts.of(group, &sizes);
+    let specs = part.rule.slots(&sizes);
+    let paths: Vec<String> = specs.iter().map(|s| format!("opt/{}/{}", trained.path, s.name)).collect();
+    let declare =
+        |(path, spec): (&String, &SlotSpec)| g.state(path, Role::Slot, dtype, &spec.shape, spec.init);
+    let old: Vec<_> = paths.iter().zip(&specs).map(declare).collect();
+    let (parameter, new) = part.rule.update(part.context(dtype), trained.parameter, gradient, &old);
+    if new.len() != old.len() {
+        return Err(OptimError::SlotCount { rule: part.rule.name(), want: old.len(), got: new.len() });
+    }
+    g.update(trained.parameter, parameter, true);
+    old.iter().zip(&new).for_each(|(old, new)| g.update(*old, *new, true));
+    Ok((parameter, paths.into_iter().zip(new).collect()))
 }
 
 fn check_types(trained: &[Trained<'_>]) -> Result<(), OptimError> {

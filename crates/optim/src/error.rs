@@ -119,6 +119,70 @@ pub enum OptimError {
         /// How many it gave.
         got: usize,
     },
+    /// A rule that gave another number of new scalars than it has.
+    #[error("rule '{rule}' has {want} scalar(s) but advance() gave {got}; give one new value for each")]
+    ScalarCount {
+        /// The rule.
+        rule: &'static str,
+        /// How many it declares.
+        want: usize,
+        /// How many it gave.
+        got: usize,
+    },
+    /// A group's name that is no part of a path.
+    #[error(
+        "parameter group '{group}': the name is part of its state's paths; use one without '/' that is not empty"
+    )]
+    GroupName {
+        /// The name.
+        group: String,
+    },
+    /// Two groups of one name.
+    #[error("two parameter groups are named '{group}'; give each a name of its own")]
+    RepeatedGroup {
+        /// The name.
+        group: String,
+    },
+    /// A group without a pattern.
+    #[error("parameter group '{group}' has no pattern; say which parameters it takes, such as '*.bias'")]
+    GroupWithoutPattern {
+        /// The name.
+        group: String,
+    },
+    /// A pattern that takes no parameter.
+    #[error("parameter group '{group}': '{pattern}' {}", takes_nothing(.earlier, .nearest))]
+    PatternTakesNothing {
+        /// The group.
+        group: String,
+        /// The pattern.
+        pattern: String,
+        /// The group before it that has taken what fits, if anything does.
+        earlier: Option<String>,
+        /// The nearest path of a trained parameter.
+        nearest: Option<String>,
+    },
+    /// A number out of its range.
+    #[error(
+        "parameter group '{group}': {number} is {value}; use a finite number, and 0 or above for a rate or a decay"
+    )]
+    GroupNumber {
+        /// The group.
+        group: String,
+        /// The number's name.
+        number: String,
+        /// What was given.
+        value: f64,
+    },
+    /// A number that no rule of the group's parameters has.
+    #[error("parameter group '{group}': its rule has no number '{number}'{}", suggest(.nearest))]
+    UnknownNumber {
+        /// The group.
+        group: String,
+        /// The number's name.
+        number: String,
+        /// The nearest name.
+        nearest: Option<String>,
+    },
     /// The loss cannot be differentiated.
     #[error(transparent)]
     Autodiff(#[from] AutodiffError),
@@ -129,6 +193,15 @@ pub enum OptimError {
 
 fn suggest(nearest: &Option<String>) -> String {
     nearest.as_ref().map(|n| format!("; did you mean '{n}'?")).unwrap_or_default()
+}
+
+fn takes_nothing(earlier: &Option<String>, nearest: &Option<String>) -> String {
+    match earlier {
+        Some(group) => {
+            format!("fits only what group '{group}' before it has taken; put the narrower group first")
+        }
+        None => format!("fits no trained parameter{}", suggest(nearest)),
+    }
 }
 
 /// Refuses a number that `fits` does not hold for.

@@ -25,8 +25,11 @@
 mod apply;
 mod clip;
 mod error;
+mod group;
 mod guard;
+mod lbfgs;
 mod options;
+mod part;
 mod rule;
 pub mod rules;
 mod schedule;
@@ -35,9 +38,14 @@ mod step;
 pub use apply::{Applied, Trained, apply_updates};
 pub use clip::{Clip, global_norm};
 pub use error::OptimError;
+pub use group::Group;
 pub use guard::{all_finite, commit_guard};
+pub use lbfgs::Lbfgs;
 pub use options::{StepOptions, UnusedParameter};
 pub use rule::{Hyper, RuleContext, SlotSpec, UpdateRule};
-pub use rules::{Adam, AdamW, Sgd};
+pub use rules::{
+    Adadelta, Adafactor, Adagrad, Adam, AdamW, Adamax, Asgd, Lamb, Lion, Muon, MuonRate, Nadam, Radam,
+    RmsProp, Rprop, Sgd, SparseAdam,
+};
 pub use schedule::Schedule;
 pub use step::{LayoutEntry, LayoutRole, Params, StepGraph, training_step, with_backward};

@@ -1,6 +1,6 @@
 //! How a training step is built besides its rule.
 
-use crate::{Clip, Schedule};
+use crate::{Clip, Group, Schedule};
 
 /// What happens to a parameter that the loss does not depend on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -14,12 +14,14 @@ pub enum UnusedParameter {
 }
 
 /// How a step is built besides its rule.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct StepOptions {
     /// Clips the gradients; their norm before it becomes the output `grad_norm`.
     pub clip: Option<Clip>,
     /// The course of the learning rate.
     pub schedule: Schedule,
+    /// Parameters with numbers or a rule of their own, or frozen; the first group that fits takes a parameter.
+    pub groups: Vec<Group>,
     /// What happens to a parameter that the loss does not depend on.
     pub unused: UnusedParameter,
 }

@@ -25,32 +25,50 @@ impl Hyper {
     }
 }
 
-/// A slot of a rule: for each parameter, the state `opt/<path>/<name>` of the parameter's shape and dtype.
-#[derive(Clone, Copy, PartialEq, Debug)]
+/// A slot of a rule: for each parameter, the state `opt/<path>/<name>` of the parameter's dtype.
+#[derive(Clone, PartialEq, Debug)]
 pub struct SlotSpec {
     /// Its name.
     pub name: &'static str,
-    /// Its first value.
+    /// Its sizes: most often the parameter's.
+    pub shape: Vec<usize>,
+    /// Its first value. A slot that starts as a tensor of the first step takes it there, by [`RuleContext::starting`].
     pub init: Init,
 }
 
 impl SlotSpec {
     /// A slot that starts at zero.
-    pub fn zeros(name: &'static str) -> SlotSpec {
-        SlotSpec { name, init: Init::ZEROS }
+    pub fn zeros(name: &'static str, shape: &[usize]) -> SlotSpec {
+        SlotSpec { name, shape: shape.to_vec(), init: Init::ZEROS }
     }
 }
 
 /// An update rule.
-pub trait UpdateRule: std::fmt::Debug {
+pub trait UpdateRule: std::fmt::Debug + Send + Sync {
     /// Its name, as the table of rules has it.
     fn name(&self) -> &'static str;
 
     /// Its numbers. One is named `lr`: the learning rate, which the schedule multiplies.
     fn hyper(&self) -> Vec<Hyper>;
 
-    /// Its slots, the same for every parameter. The order is that of the layout.
-    fn slots(&self) -> Vec<SlotSpec>;
+    /// Its slots for a parameter of these sizes. The order is that of the layout.
+    fn slots(&self, shape: &[usize]) -> Vec<SlotSpec>;
+
+    /// Scalars that every step moves and all parameters share: the state `opt/<name>`, with the first value.
+    fn scalars(&self) -> Vec<Hyper> {
+        vec![]
+    }
+
+    /// The new values of [`UpdateRule::scalars`], in their order; the old ones are in [`RuleContext::hyper`].
+    fn advance<'g>(&self, _ctx: &RuleContext<'g>) -> Vec<Tensor<'g>> {
+        vec![]
+    }
+
+    /// The rule that updates parameters of these sizes in this one's stead, with numbers of its own
+    /// (`opt/<rule>/<number>`). `None`: this one takes them.
+    fn instead(&self, _shape: &[usize]) -> Option<&dyn UpdateRule> {
+        None
+    }
 
     /// Refuses numbers out of range and options that exclude each other.
     fn check(&self) -> Result<(), OptimError> {
@@ -95,7 +113,8 @@ impl<'g> RuleContext<'g> {
         self.dtype
     }
 
-    /// A number of the rule. One that the rule does not declare is a mistake on the graph's record.
+    /// A number of the rule, or one of its scalars before this step. One that the rule does not declare is a mistake on
+    /// the graph's record.
     pub fn hyper(&self, name: &str) -> Tensor<'g> {
         match self.hyper.iter().find(|(n, _)| *n == name) {
             Some((_, value)) => *value,
@@ -119,6 +138,22 @@ impl<'g> RuleContext<'g> {
     /// Whether this is the first step: `t = 1`.
     pub fn is_first(&self) -> Tensor<'g> {
         self.once("is_first", || self.step.equals(1.0))
+    }
+
+    /// What an update gives when its slots are not those that the rule declares: a mistake on the graph's record.
+    pub fn wrong_slots(&self, p: Tensor<'g>) -> (Tensor<'g>, Vec<Tensor<'g>>) {
+        let what = "the slots are not those that the rule declares";
+        (p.mistake("update", what, "give one tensor for each of slots()"), vec![])
+    }
+
+    /// A slot that starts as `first` at the first step, whatever it holds before.
+    pub fn starting(&self, slot: Tensor<'g>, first: Tensor<'g>) -> Tensor<'g> {
+        self.is_first().select(first, slot)
+    }
+
+    /// `1 − βᵗ` from the number `c = 1 − β`, with all of its digits: `−expm1(t · log1p(−c))`.
+    pub fn bias_correction(&self, c: &'static str) -> Tensor<'g> {
+        self.once(c, || -((-self.hyper(c)).log_1p() * self.t()).exp_m1())
     }
 
     /// A scalar that every parameter shares: computed by `f` for the first and remembered under `key`.

@@ -4,7 +4,9 @@
 //! The result keeps the forward graph's inputs, state, updates and outputs, with the loss moved to the front. New
 //! parameters and slots are updates of state, not outputs, so that nothing is copied; the layout says where each is.
 
-use crate::{OptimError, StepOptions, Trained, UnusedParameter, UpdateRule, apply_updates};
+use crate::apply::apply_grouped;
+use crate::group::assign;
+use crate::{Group, OptimError, StepOptions, Trained, UnusedParameter, UpdateRule};
 use onestep_autodiff::gradients;
 use onestep_ir::{DType, Graph, GraphBuilder, Init, Role, Tensor, nearest};
 use std::collections::HashSet;
@@ -77,8 +79,9 @@ pub fn training_step(
     options: &StepOptions,
 ) -> Result<StepGraph, OptimError> {
     let g = GraphBuilder::edit(graph.clone());
-    let trained = differentiate(&g, loss, params, options.unused)?;
-    let applied = apply_updates(&g, &trained, rule, options)?;
+    let (chosen, groups) = moving(&g, params, &options.groups)?;
+    let trained = differentiate(&g, loss, chosen, options.unused)?;
+    let applied = apply_grouped(&g, &trained, &groups, rule, options)?;
     if let Some(norm) = applied.norm {
         g.output("grad_norm", norm);
     }
@@ -93,7 +96,8 @@ pub fn training_step(
 pub fn with_backward(graph: &Graph, loss: &str, params: Params) -> Result<StepGraph, OptimError> {
     let g = GraphBuilder::edit(graph.clone());
     let mut entries = vec![];
-    for Trained { path, gradient, .. } in differentiate(&g, loss, params, UnusedParameter::Error)? {
+    let (chosen, _) = moving(&g, params, &[])?;
+    for Trained { path, gradient, .. } in differentiate(&g, loss, chosen, UnusedParameter::Error)? {
         let path = format!("grad/{path}");
         let entry = overwriting(&path, LayoutRole::Gradient, gradient);
         let state = g.state(&path, Role::Gradient, entry.dtype, &entry.shape, Init::ZEROS);
@@ -103,16 +107,27 @@ pub fn with_backward(graph: &Graph, loss: &str, params: Params) -> Result<StepGr
     finish(&g, loss, entries)
 }
 
+/// The paths of the chosen parameters that are not frozen, each with its group.
+fn moving(
+    g: &GraphBuilder,
+    params: Params,
+    groups: &[Group],
+) -> Result<(Vec<String>, Vec<Option<usize>>), OptimError> {
+    g.with_graph(check_bound)?;
+    let chosen = g.with_graph(|graph| choose(graph, params))?;
+    let of = assign(groups, &chosen.iter().map(String::as_str).collect::<Vec<_>>())?;
+    let pairs = chosen.into_iter().zip(of);
+    Ok(pairs.filter(|(_, at)| at.is_none_or(|at| !groups[at].frozen)).unzip())
+}
+
 /// The chosen parameters with their gradients.
 fn differentiate<'g>(
     g: &'g GraphBuilder,
     loss: &str,
-    params: Params,
+    chosen: Vec<String>,
     unused: UnusedParameter,
 ) -> Result<Vec<Trained<'g>>, OptimError> {
-    g.with_graph(check_bound)?;
     let scalar = find_loss(g, loss)?;
-    let chosen = g.with_graph(|graph| choose(graph, params))?;
     let handles: Vec<_> = chosen.iter().filter_map(|path| g.find_state(path)).collect();
     let found = gradients(g, scalar, &handles)?;
     let pairs = chosen.into_iter().zip(handles).zip(found);

@@ -4,9 +4,7 @@ mod common;
 
 use common::{State, assert_close, call, first_state, get, given_gradients, set};
 use onestep_ir::{Array, DType, Graph, GraphBuilder, Init, Role, interp::run_arrays};
-use onestep_optim::{
-    Adam, AdamW, Clip, Params, Schedule, Sgd, StepOptions, UpdateRule, all_finite, training_step,
-};
+use onestep_optim::{Adam, AdamW, Clip, Params, Sgd, StepOptions, UpdateRule, all_finite, training_step};
 
 const SHAPES: [(&str, &[usize]); 2] = [("w", &[3]), ("b", &[1])];
 
@@ -65,42 +63,6 @@ fn gradients_of_zero_give_zeros() {
     }
 }
 
-/// The state without the count of skipped steps.
-fn guarded(state: &State) -> State {
-    let mut state = state.clone();
-    state.remove("opt/skipped");
-    state
-}
-
-#[test]
-fn one_bad_element_and_nothing_moves() {
-    let rules: [&dyn UpdateRule; 3] =
-        [&Sgd::new(0.1).momentum(0.9), &Adam::new(0.1).amsgrad(true), &AdamW::new(0.1)];
-    for (rule, clip) in rules.iter().flat_map(|r| CLIPS.map(|c| (*r, c))) {
-        let graph = graph(rule, clip);
-        let mut state = first_state(&graph);
-        set(&mut state, "w", &[1.0, 2.0, 3.0]);
-        call(&graph, &mut state, &[&[1.0, -1.0, 0.5], &[2.0]]);
-        let before = guarded(&state);
-        for (i, bad) in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY].into_iter().enumerate() {
-            call(&graph, &mut state, &[&[1.0, bad, 0.5], &[2.0]]);
-            call(&graph, &mut state, &[&[1.0, -1.0, 0.5], &[bad]]);
-            assert_eq!(guarded(&state), before, "{} under {clip:?} with {bad}", rule.name());
-            assert_eq!(get(&state, "opt/skipped"), [2.0 * (i + 1) as f64]);
-        }
-        assert_eq!(get(&state, "opt/step"), [1.0]);
-        // Goes on as if the skipped steps had not been.
-        let mut straight = first_state(&graph);
-        set(&mut straight, "w", &[1.0, 2.0, 3.0]);
-        call(&graph, &mut straight, &[&[1.0, -1.0, 0.5], &[2.0]]);
-        for s in [&mut state, &mut straight] {
-            call(&graph, s, &[&[-1.0, 1.0, 0.5], &[2.0]]);
-        }
-        assert_eq!(guarded(&state), guarded(&straight));
-        assert_eq!(get(&straight, "opt/step"), [2.0]);
-    }
-}
-
 #[test]
 fn a_norm_that_overflows_skips_the_step() {
     let graph = graph(&Sgd::new(0.1), Some(Clip::GlobalNorm(1.0)));
@@ -147,63 +109,4 @@ fn the_graph_s_own_guard_still_holds() {
     }
     // Statistics are guarded by the finite gradients too; what is always written is not guarded.
     assert_eq!(get(&state, "seen"), [3.0]);
-}
-
-/// The learning rate of each step, as the moves of a parameter whose gradient is −1.
-fn rates(graph: &Graph, state: &mut State, steps: usize) -> Vec<f64> {
-    let mut one = || {
-        set(state, "w", &[0.0]);
-        call(graph, state, &[&[-1.0]]);
-        get(state, "w")[0]
-    };
-    (0..steps).map(|_| one()).collect()
-}
-
-fn scheduled(schedule: Schedule) -> Graph {
-    let options = StepOptions { schedule, ..StepOptions::default() };
-    given_gradients(DType::F32, &[("w", &[1])], &Sgd::new(2.0), &options)
-}
-
-#[test]
-fn warm_up_and_cosine_follow_the_closed_form() {
-    let graph = scheduled(Schedule::WarmupCosine { warmup: 4, total: 12, floor: 0.1 });
-    let mut state = first_state(&graph);
-    let got = rates(&graph, &mut state, 15);
-    let want: Vec<f64> = (1..=15)
-        .map(|t: i32| match t {
-            1..=4 => 2.0 * t as f64 / 4.0,
-            5..=12 => 2.0 * (0.1 + 0.9 * (1.0 + (std::f64::consts::PI * (t - 4) as f64 / 8.0).cos()) / 2.0),
-            _ => 0.2,
-        })
-        .collect();
-    assert_close(&got, &want, 1e-6);
-    assert_close(&[got[0], got[3], got[7], got[11]], &[0.5, 2.0, 1.1, 0.2], 1e-6);
-}
-
-#[test]
-fn the_host_form_of_a_schedule_is_the_graph_s() {
-    let schedules = [(0, 1, 0.0), (0, 10, 0.5), (3, 3, 0.25), (5, 9, 0.0), (1, 7, 1.0)];
-    for (warmup, total, floor) in schedules {
-        let schedule = Schedule::WarmupCosine { warmup, total, floor };
-        let graph = scheduled(schedule);
-        let want: Vec<f64> = (1..=12).map(|t| 2.0 * schedule.multiplier(t)).collect();
-        assert_close(&rates(&graph, &mut first_state(&graph), 12), &want, 1e-6);
-    }
-    let constant = scheduled(Schedule::Constant);
-    assert_eq!(rates(&constant, &mut first_state(&constant), 3), [2.0; 3]);
-}
-
-#[test]
-fn a_schedule_changes_in_state_and_stands_still_while_steps_are_skipped() {
-    let graph = scheduled(Schedule::WarmupCosine { warmup: 4, total: 12, floor: 0.0 });
-    let mut state = first_state(&graph);
-    call(&graph, &mut state, &[&[f32::NAN]]);
-    assert_close(&rates(&graph, &mut state, 2), &[0.5, 1.0], 1e-6);
-    set(&mut state, "opt/schedule/warmup", &[6.0]);
-    set(&mut state, "opt/lr", &[6.0]);
-    assert_close(&rates(&graph, &mut state, 1), &[3.0], 1e-6);
-    // Numbers that make no sense do not divide by zero.
-    set(&mut state, "opt/schedule/warmup", &[0.0]);
-    set(&mut state, "opt/schedule/total", &[0.0]);
-    assert_close(&rates(&graph, &mut state, 1), &[0.0], 1e-6);
 }

@@ -4,7 +4,8 @@
 //! 1. A kernel with only small results (such as a norm) sinks to just before its first reader, if that keeps no operand
 //!    alive longer.
 //! 2. A loop kernel joins the latest dispatch of loops that stands after everything that it reads, when nothing stands in
-//!    between, or when its results are small.
+//!    between, or when its results are small. These rather join one before the last, so that what reads them, and stands
+//!    next, may join the last.
 //!
 //! Neither step brings a read of a state's old value past the kernel that computes the new one, nor into one dispatch with
 //! it: that would cost a copy of the state.
@@ -97,7 +98,9 @@ fn gather(schedule: &Schedule) -> Vec<Kernel> {
         if let Kernel::Loops(parts) = k {
             let small = written_bytes(schedule, k) <= SMALL;
             let from = if small { ready } else { ready.max(out.len().saturating_sub(1)) };
-            home = (from..out.len()).rev().find(|&at| matches!(out[at], Kernel::Loops(_)));
+            let last = out.len().saturating_sub(1);
+            let loops = |at: &usize| matches!(out[*at], Kernel::Loops(_));
+            home = (from..last).rev().find(loops).or_else(|| (from..out.len()).next_back().filter(loops));
             if let Some(at) = home
                 && let Kernel::Loops(all) = &mut out[at]
             {

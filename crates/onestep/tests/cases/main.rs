@@ -11,6 +11,7 @@ mod errors;
 mod hostile;
 mod indices;
 mod numerics;
+mod optimizers;
 mod oracle;
 mod overflow;
 mod scan;

@@ -4,9 +4,10 @@
 use crate::common::*;
 use onestep::ir::interp;
 use onestep::nn::{Bert, Llama};
+use onestep::optim::rules::RULES;
 use onestep::optim::{StepOptions, UpdateRule, training_step};
 use onestep::prelude::*;
-use onestep::{Clip, Executable, Options, Params};
+use onestep::{Clip, Executable, Lion, Options, Params};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -16,8 +17,19 @@ fn compare<const N: usize>(
     rule: &dyn UpdateRule,
     batches: impl Fn(u64) -> [Array; N],
 ) {
+    compare_groups(name, forward, rule, vec![], batches);
+}
+
+fn compare_groups<const N: usize>(
+    name: &str,
+    forward: &Graph,
+    rule: &dyn UpdateRule,
+    groups: Vec<Group>,
+    batches: impl Fn(u64) -> [Array; N],
+) {
     let schedule = Schedule::WarmupCosine { warmup: 2, total: 10, floor: 0.1 };
-    let options = StepOptions { clip: Some(Clip::GlobalNorm(0.5)), schedule, ..StepOptions::default() };
+    let clip = Some(Clip::GlobalNorm(0.5));
+    let options = StepOptions { clip, schedule, groups, ..StepOptions::default() };
     let graph = training_step(forward, "loss", Params::All, rule, &options).unwrap().graph;
     let executable = Executable::compile(&graph, &cpu(2), &Options::default()).unwrap();
     let mut state = State::new();
@@ -63,6 +75,14 @@ fn a_classifier() {
     for rule in rules {
         compare(rule.name(), &graph, rule, |n| rows(6, n));
     }
+    for row in RULES {
+        compare(row.name, &graph, &*(row.with_lr)(0.01), |n| rows(6, n));
+    }
+    let groups = vec![
+        Group::new("no_decay", ["*.bias"]).weight_decay(0.0).lr_scale(0.5),
+        Group::new("head", ["fc2.*"]).rule(Lion::new(0.01)),
+    ];
+    compare_groups("muon, adamw and lion", &graph, &Muon::new(0.02), groups, |n| rows(6, n));
 }
 
 #[test]

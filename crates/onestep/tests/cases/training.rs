@@ -67,7 +67,7 @@ fn a_hundred_learning_rates_compile_once() {
 #[test]
 fn a_schedule_in_the_graph_follows_its_formula() {
     let schedule = Schedule::WarmupCosine { warmup: 10, total: 80, floor: 0.25 };
-    let step = TrainingStep::new(slope()).optimizer(Sgd::new(0.5)).schedule(schedule);
+    let step = TrainingStep::new(slope()).optimizer(Sgd::new(0.5)).schedule(schedule.clone());
     let mut step = step.compile(&cpu(1)).unwrap();
     let mut state = step.init(0).unwrap();
     for t in 1..=100 {

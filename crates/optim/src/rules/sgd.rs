@@ -8,7 +8,8 @@
 //! p ← p − ηd
 //! ```
 
-use crate::error::{check, check_non_negative};
+use super::{check_all, setters};
+use crate::error::check;
 use crate::{Hyper, OptimError, RuleContext, SlotSpec, UpdateRule};
 use onestep_ir::Tensor;
 
@@ -35,24 +36,15 @@ impl Sgd {
         Sgd { momentum: Some(momentum), ..self }
     }
 
-    /// Damps what enters the momentum buffer by `1 − dampening`, from the second step on.
-    pub fn dampening(self, dampening: f64) -> Sgd {
-        Sgd { dampening, ..self }
-    }
-
-    /// Adds `weight_decay · p` to the gradient.
-    pub fn weight_decay(self, weight_decay: f64) -> Sgd {
-        Sgd { weight_decay, ..self }
-    }
-
-    /// Nesterov's form: looks ahead by one momentum step. Needs momentum and no dampening.
-    pub fn nesterov(self, nesterov: bool) -> Sgd {
-        Sgd { nesterov, ..self }
-    }
-
-    /// Ascends instead of descending.
-    pub fn maximize(self, maximize: bool) -> Sgd {
-        Sgd { maximize, ..self }
+    setters! {
+        /// Damps what enters the momentum buffer by `1 − dampening`, from the second step on.
+        dampening: f64,
+        /// Adds `weight_decay · p` to the gradient.
+        weight_decay: f64,
+        /// Nesterov's form: looks ahead by one momentum step. Needs momentum and no dampening.
+        nesterov: bool,
+        /// Ascends instead of descending.
+        maximize: bool,
     }
 }
 
@@ -69,14 +61,13 @@ impl UpdateRule for Sgd {
         all
     }
 
-    fn slots(&self) -> Vec<SlotSpec> {
-        self.momentum.map(|_| SlotSpec::zeros("momentum")).into_iter().collect()
+    fn slots(&self, shape: &[usize]) -> Vec<SlotSpec> {
+        self.momentum.map(|_| SlotSpec::zeros("momentum", shape)).into_iter().collect()
     }
 
     fn check(&self) -> Result<(), OptimError> {
-        check_non_negative("sgd", "lr", self.lr)?;
-        check_non_negative("sgd", "weight_decay", self.weight_decay)?;
-        check_non_negative("sgd", "momentum", self.momentum.unwrap_or(0.0))?;
+        let momentum = self.momentum.unwrap_or(0.0);
+        check_all("sgd", &[("lr", self.lr), ("weight_decay", self.weight_decay), ("momentum", momentum)])?;
         check("sgd", "dampening", self.dampening, f64::is_finite, "use a finite number")?;
         if self.momentum.is_none() {
             check(
@@ -88,8 +79,7 @@ impl UpdateRule for Sgd {
             )?;
         }
         if self.nesterov {
-            let has_momentum = self.momentum.unwrap_or(0.0);
-            check("sgd", "momentum", has_momentum, |x| x > 0.0, "Nesterov's form needs a momentum above 0")?;
+            check("sgd", "momentum", momentum, |x| x > 0.0, "Nesterov's form needs a momentum above 0")?;
             check("sgd", "dampening", self.dampening, |x| x == 0.0, "Nesterov's form takes no dampening")?;
         }
         Ok(())
@@ -107,7 +97,7 @@ impl UpdateRule for Sgd {
         let Some(&b) = slots.first() else { return (p - g * ctx.lr(), vec![]) };
         let momentum = ctx.hyper("momentum");
         // The choice at the first step is made on the scalar factor: the buffer starts at zero.
-        let share = ctx.once("sgd.share", || ctx.is_first().select(1.0, 1.0 - ctx.hyper("dampening")));
+        let share = ctx.once("share", || ctx.is_first().select(1.0, 1.0 - ctx.hyper("dampening")));
         let b = b * momentum + g * share;
         let d = if self.nesterov { g + b * momentum } else { b };
         (p - d * ctx.lr(), vec![b])

@@ -1,6 +1,8 @@
 //! What the tests share: graphs of a rule on given gradients, and state to run them on.
 #![allow(dead_code)]
 
+pub mod recorded;
+
 use onestep_ir::interp::run_arrays;
 use onestep_ir::{Array, DType, Graph, GraphBuilder, Init};
 use onestep_optim::{StepOptions, Trained, UpdateRule, apply_updates};
