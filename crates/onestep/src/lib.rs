@@ -46,8 +46,10 @@ pub use onestep_runtime::debug;
 
 pub use onestep_ir::{Array, DType, Dim, Element, Graph, GraphBuilder, Init, Role, Shape, Tensor, dim};
 pub use onestep_optim::{
-    Adam, AdamW, Clip, LayoutEntry, LayoutRole, Params, Schedule, Sgd, UnusedParameter, UpdateRule,
+    Adam, AdamW, Average, Clip, LayoutEntry, LayoutRole, LossScale, Params, Schedule, Sgd, UnusedParameter,
+    UpdateRule, Warmup,
 };
+pub use onestep_passes::precision::{Precision, precision};
 pub use onestep_runtime::{
     Binding, Bound, CompileEvent, Device, Error, Executable, Feeds, Options, Outputs, Program, Report, State,
     Traffic,
@@ -57,8 +59,8 @@ pub use step::{CompiledStep, TrainingStep, compile, compile_training_step, compi
 /// What a program that builds, trains and runs models needs.
 pub mod prelude {
     pub use crate::{
-        Adam, AdamW, Array, CompiledStep, Device, Error, Graph, GraphBuilder, Init, Outputs, Program, Role,
-        Schedule, Sgd, State, Tensor, TrainingStep, compile, dim, nn,
+        Adam, AdamW, Array, CompiledStep, Device, Error, Graph, GraphBuilder, Init, Outputs, Precision,
+        Program, Role, Schedule, Sgd, State, Tensor, TrainingStep, compile, dim, nn,
     };
     pub use onestep_ir::DType::{self, BF16, Bool, F16, F32, F64, I8, I32, I64, U8, U32};
 }

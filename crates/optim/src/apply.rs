@@ -35,7 +35,9 @@ pub struct Applied<'g> {
     pub slots: Vec<Vec<(String, Tensor<'g>)>>,
     /// The norm of all gradients before clipping, if they are clipped.
     pub norm: Option<Tensor<'g>>,
-    /// The commit guard.
+    /// Whether the gradients, and under [`Clip::GlobalNorm`] their norm, are finite.
+    pub finite: Tensor<'g>,
+    /// The commit guard: `finite`, and the guard that the graph had.
     pub guard: Tensor<'g>,
 }
 
@@ -107,7 +109,7 @@ pub fn apply_updates<'g>(
     }
     let guard = commit_guard(g, &[finite]);
     g.update(completed, t, true);
-    Ok(Applied { parameters, slots, norm, guard })
+    Ok(Applied { parameters, slots, norm, finite, guard })
 }
 
 fn check_types(trained: &[Trained<'_>]) -> Result<(), OptimError> {

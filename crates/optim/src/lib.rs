@@ -22,10 +22,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod accumulate;
 mod apply;
+mod average;
 mod clip;
+mod combine;
 mod error;
 mod guard;
+mod loss_scale;
+mod micro_batches;
 mod options;
 mod rule;
 pub mod rules;
@@ -33,9 +38,13 @@ mod schedule;
 mod step;
 
 pub use apply::{Applied, Trained, apply_updates};
+pub use average::{Average, Warmup, averaged};
 pub use clip::{Clip, global_norm};
+pub use combine::Combine;
 pub use error::OptimError;
 pub use guard::{all_finite, commit_guard};
+pub use loss_scale::LossScale;
+pub use micro_batches::micro_batches;
 pub use options::{StepOptions, UnusedParameter};
 pub use rule::{Hyper, RuleContext, SlotSpec, UpdateRule};
 pub use rules::{Adam, AdamW, Sgd};

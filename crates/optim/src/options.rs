@@ -1,6 +1,6 @@
 //! How a training step is built besides its rule.
 
-use crate::{Clip, Schedule};
+use crate::{Average, Clip, Combine, LossScale, Schedule};
 
 /// What happens to a parameter that the loss does not depend on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -14,7 +14,7 @@ pub enum UnusedParameter {
 }
 
 /// How a step is built besides its rule.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct StepOptions {
     /// Clips the gradients; their norm before it becomes the output `grad_norm`.
     pub clip: Option<Clip>,
@@ -22,4 +22,13 @@ pub struct StepOptions {
     pub schedule: Schedule,
     /// What happens to a parameter that the loss does not depend on.
     pub unused: UnusedParameter,
+    /// Scales the loss so that small gradients do not vanish in `f16`; the scale of the call becomes the output
+    /// `loss_scale`, and whether the call was refused the output `skipped` (`i32`, 0 or 1).
+    pub loss_scale: Option<LossScale>,
+    /// Sums gradients over this many calls before a step is taken.
+    pub accumulate: Option<u32>,
+    /// How those calls are combined.
+    pub combine: Combine,
+    /// Keeps averages of the trained parameters.
+    pub average: Option<Average>,
 }

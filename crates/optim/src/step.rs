@@ -4,8 +4,9 @@
 //! The result keeps the forward graph's inputs, state, updates and outputs, with the loss moved to the front. New
 //! parameters and slots are updates of state, not outputs, so that nothing is copied; the layout says where each is.
 
+use crate::accumulate::{accumulate, only_at};
 use crate::{OptimError, StepOptions, Trained, UnusedParameter, UpdateRule, apply_updates};
-use onestep_autodiff::gradients;
+use onestep_autodiff::{gradients, vjp};
 use onestep_ir::{DType, Graph, GraphBuilder, Init, Role, Tensor, nearest};
 use std::collections::HashSet;
 
@@ -34,6 +35,8 @@ pub enum LayoutRole {
     Parameter,
     /// A new slot.
     Slot,
+    /// A new average of a parameter.
+    Average,
     /// A gradient that stays resident.
     Gradient,
     /// Another output.
@@ -61,14 +64,14 @@ pub struct StepGraph {
     /// The graph. Its first output is the loss, and its other outputs are the metrics.
     pub graph: Graph,
     /// The results in order: the loss; the new value of `params[i]` for each `i`, or its gradient; the new slot `k` of
-    /// `params[i]`, row-major over `(i, k)`; the metrics.
+    /// `params[i]`, row-major over `(i, k)`; the averages of the parameters, if they are kept; the metrics.
     pub layout: Vec<LayoutEntry>,
 }
 
 /// The training step of `rule` on the output `loss`: a scalar of any float dtype. The graph's dimensions are bound.
 ///
 /// A parameter that is used several times gets the sum of its uses' gradients. If the graph has a commit guard, the
-/// step is committed only where that holds too.
+/// step is committed only where that holds too. Gradients are, in this order: unscaled, accumulated, clipped, applied.
 pub fn training_step(
     graph: &Graph,
     loss: &str,
@@ -77,15 +80,45 @@ pub fn training_step(
     options: &StepOptions,
 ) -> Result<StepGraph, OptimError> {
     let g = GraphBuilder::edit(graph.clone());
-    let trained = differentiate(&g, loss, params, options.unused)?;
+    let scaling = match options.loss_scale {
+        Some(numbers) => {
+            numbers.check()?;
+            Some(numbers.declare(&g))
+        }
+        None => None,
+    };
+    let mut trained = differentiate(&g, loss, params, options.unused, scaling.map(|s| s.scale))?;
+    if let Some(scaling) = scaling {
+        trained.iter_mut().for_each(|t| t.gradient = scaling.unscale(t.gradient));
+    }
+    let last = match options.accumulate {
+        Some(calls) => Some(accumulate(&g, calls, &options.combine, &mut trained)?),
+        None => None,
+    };
+    let of_calls = g.with_graph(|graph| graph.updates.len());
     let applied = apply_updates(&g, &trained, rule, options)?;
+    let averages = match &options.average {
+        Some(average) => average.update(&g, &trained, &applied.parameters)?,
+        None => vec![],
+    };
     if let Some(norm) = applied.norm {
         g.output("grad_norm", norm);
+    }
+    if let Some(scaling) = scaling {
+        scaling.update(&g, applied.finite, last);
+        g.output("loss_scale", scaling.scale);
+        g.output("skipped", applied.guard.not().cast(DType::I32));
     }
     let parameters = trained.iter().zip(&applied.parameters);
     let parameters = parameters.map(|(t, new)| overwriting(&t.path, LayoutRole::Parameter, *new));
     let slots = applied.slots.iter().flatten().map(|(path, new)| overwriting(path, LayoutRole::Slot, *new));
-    finish(&g, loss, parameters.chain(slots).collect())
+    let averages = averages.iter().map(|(path, new)| overwriting(path, LayoutRole::Average, *new));
+    let entries = parameters.chain(slots).chain(averages).collect();
+    let graph = match last.and_then(|last| last.value()) {
+        Some(last) => only_at(g.build()?, last, of_calls)?,
+        None => g.build()?,
+    };
+    Ok(finish(graph, loss, entries))
 }
 
 /// The forward graph with the gradients of `loss`, which become the state `grad/<path>`: resident, readable, and
@@ -93,28 +126,36 @@ pub fn training_step(
 pub fn with_backward(graph: &Graph, loss: &str, params: Params) -> Result<StepGraph, OptimError> {
     let g = GraphBuilder::edit(graph.clone());
     let mut entries = vec![];
-    for Trained { path, gradient, .. } in differentiate(&g, loss, params, UnusedParameter::Error)? {
+    for Trained { path, gradient, .. } in differentiate(&g, loss, params, UnusedParameter::Error, None)? {
         let path = format!("grad/{path}");
         let entry = overwriting(&path, LayoutRole::Gradient, gradient);
         let state = g.state(&path, Role::Gradient, entry.dtype, &entry.shape, Init::ZEROS);
         g.update(state, gradient, false);
         entries.push(entry);
     }
-    finish(&g, loss, entries)
+    Ok(finish(g.build()?, loss, entries))
 }
 
-/// The chosen parameters with their gradients.
+/// The chosen parameters with their gradients; those of `scale · loss`, if there is a scale.
 fn differentiate<'g>(
     g: &'g GraphBuilder,
     loss: &str,
     params: Params,
     unused: UnusedParameter,
+    scale: Option<Tensor<'g>>,
 ) -> Result<Vec<Trained<'g>>, OptimError> {
     g.with_graph(check_bound)?;
     let scalar = find_loss(g, loss)?;
     let chosen = g.with_graph(|graph| choose(graph, params))?;
     let handles: Vec<_> = chosen.iter().filter_map(|path| g.find_state(path)).collect();
-    let found = gradients(g, scalar, &handles)?;
+    let found = match scale {
+        None => gradients(g, scalar, &handles)?,
+        Some(scale) => {
+            // A scale is too large for a loss of f16.
+            let wide = scalar.cast(scalar.dtype().accumulator());
+            vjp(g, &[(wide, scale.cast(wide.dtype()))], &handles)?
+        }
+    };
     let pairs = chosen.into_iter().zip(handles).zip(found);
     pairs
         .map(|((path, parameter), gradient)| {
@@ -200,19 +241,18 @@ fn sizes(value: Tensor<'_>) -> Vec<usize> {
 }
 
 /// The finished graph with the loss in front, and its layout around `entries`.
-fn finish(g: &GraphBuilder, loss: &str, entries: Vec<LayoutEntry>) -> Result<StepGraph, OptimError> {
-    let mut graph = g.build()?;
+fn finish(mut graph: Graph, loss: &str, entries: Vec<LayoutEntry>) -> StepGraph {
     graph.outputs.sort_by_key(|o| &*o.name != loss);
     let mut layout = vec![];
     let mut metrics = vec![];
     for (i, port) in graph.outputs.iter().enumerate() {
         let (role, list) =
             if i == 0 { (LayoutRole::Loss, &mut layout) } else { (LayoutRole::Metric, &mut metrics) };
-        let value = g.tensor(port.value);
+        let ty = graph.ty(port.value);
         let name = port.name.to_string();
-        list.push(LayoutEntry { name, role, shape: sizes(value), dtype: value.dtype(), overwrites: None });
+        list.push(LayoutEntry { name, role, shape: ty.sizes(), dtype: ty.dtype, overwrites: None });
     }
     layout.extend(entries);
     layout.extend(metrics);
-    Ok(StepGraph { graph, layout })
+    StepGraph { graph, layout }
 }

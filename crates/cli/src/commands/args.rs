@@ -1,6 +1,7 @@
 //! The command line.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use onestep::Precision;
 use std::path::PathBuf;
 
 /// Compiles whole training steps into one executable, and runs them.
@@ -69,6 +70,27 @@ pub enum Network {
     Cnn,
 }
 
+/// In which precision products run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PrecisionArg {
+    /// As it is written.
+    F32,
+    /// The range of f32, 8 bits of significand.
+    Bf16,
+    /// 11 bits of significand, at most 65504.
+    F16,
+}
+
+impl From<PrecisionArg> for Precision {
+    fn from(arg: PrecisionArg) -> Precision {
+        match arg {
+            PrecisionArg::F32 => Precision::F32,
+            PrecisionArg::Bf16 => Precision::Bf16,
+            PrecisionArg::F16 => Precision::F16,
+        }
+    }
+}
+
 /// Arguments of `train`.
 #[derive(Debug, Args)]
 pub struct TrainArgs {
@@ -93,6 +115,9 @@ pub struct TrainArgs {
     /// Peak learning rate; it warms up and then falls along a cosine [default: gpt 2e-3, digits 5e-3, fashion 2e-3]
     #[arg(long, value_name = "RATE", allow_negative_numbers = true, value_parser = positive)]
     pub lr: Option<f64>,
+    /// Dtype of the products, forward and backward; f16 scales the loss
+    #[arg(long, value_name = "DTYPE", value_enum, default_value = "f32")]
+    pub precision: PrecisionArg,
     /// Seed of the first parameters, the batches and the sample
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
     pub seed: u64,
@@ -135,6 +160,9 @@ pub struct InspectArgs {
     /// Print the text after one pass
     #[arg(long, value_name = "PASS")]
     pub pass: Option<String>,
+    /// Insert the casts of mixed precision first
+    #[arg(long, value_name = "DTYPE", value_enum, default_value = "f32")]
+    pub precision: PrecisionArg,
     /// Size of a dimension variable, as NAME=SIZE; the largest if not given
     #[arg(long = "dim", value_name = "NAME=SIZE", value_parser = binding)]
     pub dims: Vec<(String, usize)>,
