@@ -72,6 +72,8 @@ mod pages {
     struct Readme;
     #[doc = include_str!("../../../docs/graph.md")]
     struct GraphPage;
+    #[doc = include_str!("../../../docs/precision.md")]
+    struct PrecisionPage;
     #[doc = include_str!("../../../docs/state.md")]
     struct StatePage;
 }

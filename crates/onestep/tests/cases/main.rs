@@ -9,6 +9,7 @@ mod dropout;
 mod errors;
 mod hostile;
 mod indices;
+mod mixed;
 mod numerics;
 mod oracle;
 mod overflow;
