@@ -112,8 +112,10 @@ impl Average {
         let every = number(g, "every", DType::I32, self.every as f64);
         let since = completed + 1.0 - start;
         let due = since.greater(0.0).and(since.remainder(every).equals(0.0));
-        let weight = count.equals(0.0).select(1.0, self.weight(g, count.cast(dtype)));
-        g.update(count, count + due.cast(DType::I32), true);
+        // Everything else reads the new count, so that the old one is free to be overwritten.
+        let counted = count + 1.0;
+        let weight = counted.equals(1.0).select(1.0, self.weight(g, counted.cast(dtype)));
+        g.update(count, due.select(counted, count), true);
         let prefix = self.prefix();
         let one = |(t, new): (&Trained<'g>, &Tensor<'g>)| {
             let ty = new.ty().map(|ty| (ty.dtype, ty.shape.sizes().unwrap_or_default()));
@@ -127,18 +129,18 @@ impl Average {
         Ok(trained.iter().zip(parameters).map(one).collect())
     }
 
-    /// The weight `w` of the new parameters after `n` that were averaged, above 0.
-    fn weight<'g>(&self, g: &'g GraphBuilder, n: Tensor<'g>) -> Tensor<'g> {
-        let number = |name, value| number(g, name, n.dtype(), value);
-        let Kind::Ema { decay, warmup } = self.kind else { return 1.0 / (n + 1.0) };
+    /// The weight `w` of the new parameters, the `m`-th that are averaged (`n + 1` above), after the first.
+    fn weight<'g>(&self, g: &'g GraphBuilder, m: Tensor<'g>) -> Tensor<'g> {
+        let number = |name, value| number(g, name, m.dtype(), value);
+        let Kind::Ema { decay, warmup } = self.kind else { return 1.0 / m };
         // The state holds 1 − d, since 1 − 0.9999 in f32 has lost most of its digits.
         let c = number("one_minus_decay", 1.0 - decay);
         match warmup {
             Warmup::None => c,
-            Warmup::Corrected => c / -((-c).log_1p() * (n + 1.0)).exp_m1(),
+            Warmup::Corrected => c / -((-c).log_1p() * m).exp_m1(),
             Warmup::Power { gamma, power } => {
                 let (gamma, power) = (number("gamma", gamma), number("power", power));
-                c.maximum((n / gamma + 1.0).pow(-power))
+                c.maximum(((m - 1.0) / gamma + 1.0).pow(-power))
             }
         }
     }
