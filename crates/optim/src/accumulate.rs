@@ -3,7 +3,8 @@
 //!
 //! A call is whole or nothing, like any other: one whose gradients are not finite, or whose guard forbids it, is refused,
 //! adds nothing, and does not count; the next one takes its place. Running statistics and random counters advance with
-//! each call that counts; parameters, slots, averages and `opt/step` only with the last.
+//! each call that counts; parameters, slots, averages and `opt/step` only with the last. The update is computed at every
+//! call, and kept at the last.
 //!
 //! | path | what |
 //! |---|---|
@@ -53,14 +54,12 @@ pub(crate) fn accumulate<'g>(
     }
     for port in &outputs {
         let value = g.tensor(port.value);
-        let sum = |dtype| scalar(&format!("output/{}", port.name), dtype, 0.0);
         let ty = g.with_graph(|graph| graph.ty(port.value).clone());
+        let dtype = Combine::sum_dtype(ty.dtype);
+        let sum = |part| sums.add(scalar(&format!("output/{}", port.name), dtype, 0.0), part);
         let combined = match combine.kind(&port.name, &ty) {
-            Kind::Mean => {
-                let dtype = value.dtype().accumulator();
-                mean(sums.add(sum(dtype), weight.of(value.cast(dtype))), total).cast(value.dtype())
-            }
-            Kind::Sum => sums.add(sum(value.dtype()), value),
+            Kind::Mean => mean(sum(weight.of(value.cast(dtype))), total).cast(ty.dtype),
+            Kind::Sum => sum(value.cast(dtype)).cast(ty.dtype),
             Kind::Last => value,
         };
         // Each anew, so that the order stays.

@@ -10,6 +10,8 @@
 //! | `opt/<number>` | each number of the rule: `opt/lr`, `opt/weight_decay`, … |
 //! | `opt/schedule/<number>`, `opt/clip_norm`, `opt/clip_value` | numbers of the schedule and of clipping |
 //! | `opt/<parameter's path>/<slot>` | each slot of the rule: `…/m`, `…/v`, `…/momentum`, … |
+//!
+//! What stands around the rule has state of its own: `opt/loss_scale/…`, `opt/accumulate/…`, `opt/average/…`, `ema/…`.
 
 use crate::guard::{all_finite, commit_guard};
 use crate::{Clip, OptimError, RuleContext, SlotSpec, StepOptions, UpdateRule, global_norm};

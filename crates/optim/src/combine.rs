@@ -55,6 +55,11 @@ impl Combine {
         }
     }
 
+    /// The dtype in which values of this one are added up.
+    pub(crate) fn sum_dtype(dtype: DType) -> DType {
+        if dtype.is_float() { dtype.accumulator() } else { dtype }
+    }
+
     /// The weight of a micro-batch with these outputs, in `dtype`, and whether it counts at all.
     pub(crate) fn weight<'g>(
         &self,

@@ -4,7 +4,9 @@
 //! It stands between the automatic differentiation and the passes. Everything numeric is in the graph: the counter,
 //! the schedule, the bias corrections, clipping and the decision to skip a step; and every number is a state scalar,
 //! so that changing one never compiles again. [`training_step`] puts the whole together; [`with_backward`] stops at
-//! the gradients; [`apply_updates`] takes gradients from elsewhere.
+//! the gradients; [`apply_updates`] takes gradients from elsewhere. Around the rule stand loss scaling ([`LossScale`]),
+//! micro-batches over several calls ([`StepOptions::accumulate`]) or within one ([`micro_batches`]), and averages of the
+//! parameters ([`Average`]).
 //!
 //! ```
 //! use onestep_ir::{DType, GraphBuilder, Init};

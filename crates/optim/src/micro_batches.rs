@@ -48,25 +48,20 @@ pub fn micro_batches(graph: &Graph, count: usize, combine: &Combine) -> Result<G
         let weight = combine.weight(&g, dtype, find);
         total = Some(total.map_or(weight.amount, |t| t + weight.amount));
         for ((port, &value), sum) in graph.outputs.iter().zip(outputs).zip(&mut sums) {
-            let part = match combine.kind(&port.name, graph.ty(port.value)) {
-                Kind::Mean => weight.of(value.cast(value.dtype().accumulator())),
-                Kind::Sum => value,
-                Kind::Last => {
-                    *sum = Some(value);
-                    continue;
-                }
-            };
-            *sum = Some(sum.map_or(part, |s| s + part));
+            let ty = graph.ty(port.value);
+            let part = value.cast(Combine::sum_dtype(ty.dtype));
+            *sum = Some(match (combine.kind(&port.name, ty), *sum) {
+                (Kind::Last, _) => value,
+                (Kind::Sum, before) => before.map_or(part, |s| s + part),
+                (Kind::Mean, before) => before.map_or(weight.of(part), |s| s + weight.of(part)),
+            });
         }
     }
     for (port, sum) in graph.outputs.iter().zip(sums) {
         let (Some(sum), Some(total)) = (sum, total) else { continue };
         let ty = graph.ty(port.value);
-        let value = match combine.kind(&port.name, ty) {
-            Kind::Mean => mean(sum, total).cast(ty.dtype),
-            Kind::Sum | Kind::Last => sum,
-        };
-        g.output(&port.name, value);
+        let value = if combine.kind(&port.name, ty) == Kind::Mean { mean(sum, total) } else { sum };
+        g.output(&port.name, value.cast(ty.dtype));
     }
     for u in &graph.updates {
         g.update(states[u.state], given[&graph.states[u.state].value], u.guarded);

@@ -32,6 +32,11 @@ pub enum Precision {
 }
 
 impl Precision {
+    /// Its name, which it is read from too.
+    pub fn name(self) -> &'static str {
+        self.low().unwrap_or(DType::F32).name()
+    }
+
     /// The dtype of the products; `None` for those of the graph.
     pub fn low(self) -> Option<DType> {
         match self {
@@ -45,12 +50,8 @@ impl Precision {
 impl FromStr for Precision {
     type Err = String;
     fn from_str(name: &str) -> Result<Precision, String> {
-        match name {
-            "f32" => Ok(Precision::F32),
-            "bf16" => Ok(Precision::Bf16),
-            "f16" => Ok(Precision::F16),
-            _ => Err(format!("there is no precision '{name}'; use f32, bf16 or f16")),
-        }
+        let found = [Precision::F32, Precision::Bf16, Precision::F16].into_iter().find(|p| p.name() == name);
+        found.ok_or_else(|| format!("there is no precision '{name}'; use f32, bf16 or f16"))
     }
 }
 

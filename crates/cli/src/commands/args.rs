@@ -70,27 +70,6 @@ pub enum Network {
     Cnn,
 }
 
-/// In which precision products run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PrecisionArg {
-    /// As it is written.
-    F32,
-    /// The range of f32, 8 bits of significand.
-    Bf16,
-    /// 11 bits of significand, at most 65504.
-    F16,
-}
-
-impl From<PrecisionArg> for Precision {
-    fn from(arg: PrecisionArg) -> Precision {
-        match arg {
-            PrecisionArg::F32 => Precision::F32,
-            PrecisionArg::Bf16 => Precision::Bf16,
-            PrecisionArg::F16 => Precision::F16,
-        }
-    }
-}
-
 /// Arguments of `train`.
 #[derive(Debug, Args)]
 pub struct TrainArgs {
@@ -115,9 +94,9 @@ pub struct TrainArgs {
     /// Peak learning rate; it warms up and then falls along a cosine [default: gpt 2e-3, digits 5e-3, fashion 2e-3]
     #[arg(long, value_name = "RATE", allow_negative_numbers = true, value_parser = positive)]
     pub lr: Option<f64>,
-    /// Dtype of the products, forward and backward; f16 scales the loss
-    #[arg(long, value_name = "DTYPE", value_enum, default_value = "f32")]
-    pub precision: PrecisionArg,
+    /// Dtype of the products, forward and backward: f32, bf16, or f16, which scales the loss too
+    #[arg(long, value_name = "DTYPE", default_value = "f32")]
+    pub precision: Precision,
     /// Seed of the first parameters, the batches and the sample
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
     pub seed: u64,
@@ -160,9 +139,9 @@ pub struct InspectArgs {
     /// Print the text after one pass
     #[arg(long, value_name = "PASS")]
     pub pass: Option<String>,
-    /// Insert the casts of mixed precision first
-    #[arg(long, value_name = "DTYPE", value_enum, default_value = "f32")]
-    pub precision: PrecisionArg,
+    /// Insert the casts with which products run in this dtype first: f32 (none), bf16 or f16
+    #[arg(long, value_name = "DTYPE", default_value = "f32")]
+    pub precision: Precision,
     /// Size of a dimension variable, as NAME=SIZE; the largest if not given
     #[arg(long = "dim", value_name = "NAME=SIZE", value_parser = binding)]
     pub dims: Vec<(String, usize)>,

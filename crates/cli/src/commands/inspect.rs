@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 pub fn inspect(args: &InspectArgs) -> Result<(), CommandError> {
     let read = |source| CommandError::Read { path: args.file.clone(), source };
     let text = std::fs::read_to_string(&args.file).map_err(read)?;
-    let graph = precision(&Graph::parse(&text)?, args.precision.into())?;
+    let graph = precision(&Graph::parse(&text)?, args.precision)?;
     let mut sizes = graph.dims.clone();
     for (name, size) in &args.dims {
         sizes.insert(name.as_str().into(), *size);

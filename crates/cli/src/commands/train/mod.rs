@@ -6,7 +6,7 @@
 mod gpt;
 mod images;
 
-use super::args::{Model, Network, PrecisionArg, TrainArgs};
+use super::args::{Model, Network, TrainArgs};
 use super::bench::peak_rss;
 use super::facts::{self, plan_view};
 use super::{CommandError, device, quantile};
@@ -314,10 +314,8 @@ fn command(args: &TrainArgs, plan: &Plan) -> String {
     if let Some(lr) = args.lr {
         text += &format!(" --lr {lr}");
     }
-    match args.precision {
-        PrecisionArg::F32 => {}
-        PrecisionArg::Bf16 => text += " --precision bf16",
-        PrecisionArg::F16 => text += " --precision f16",
+    if args.precision != Precision::F32 {
+        text += &format!(" --precision {}", args.precision.name());
     }
     text
 }
