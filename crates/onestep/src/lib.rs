@@ -51,10 +51,11 @@ pub use onestep_autodiff::{Names, Over, gradients, hvp, jvp, vjp, vmap};
 pub use lbfgs::{LbfgsStep, compile_lbfgs};
 pub use onestep_ir::{Array, DType, Dim, Element, Graph, GraphBuilder, Init, Role, Shape, Tensor, dim};
 pub use onestep_optim::{
-    Adadelta, Adafactor, Adagrad, Adam, AdamW, Adamax, Asgd, Clip, Group, Lamb, LayoutEntry, LayoutRole,
-    Lbfgs, Lion, Muon, MuonRate, Nadam, Params, Radam, RmsProp, Rprop, Schedule, Sgd, SparseAdam,
-    UnusedParameter, UpdateRule,
+    Adadelta, Adafactor, Adagrad, Adam, AdamW, Adamax, Asgd, Average, Clip, Group, Lamb, LayoutEntry, LayoutRole,
+    Lbfgs, Lion, LossScale, Muon, MuonRate, Nadam, Params, Radam, RmsProp, Rprop, Schedule, Sgd, SparseAdam,
+    UnusedParameter, UpdateRule, Warmup,
 };
+pub use onestep_passes::precision::{Precision, precision};
 pub use onestep_runtime::{
     Binding, Bound, CompileEvent, Device, Error, Executable, Feeds, Options, Outputs, Program, Report, State,
     Traffic,
@@ -66,7 +67,7 @@ pub use step::{CompiledStep, TrainingStep, compile, compile_training_step, compi
 /// What a program that builds, trains and runs models needs.
 pub mod prelude {
     pub use crate::{
-        Adam, AdamW, Array, CompiledStep, Device, Error, Graph, GraphBuilder, Group, Init, Muon, Outputs,
+        Adam, AdamW, Array, CompiledStep, Device, Error, Graph, GraphBuilder, Group, Init, Muon, Outputs, Precision,
         Program, Role, Schedule, Sgd, State, Tensor, TrainingStep, compile, dim, nn,
     };
     pub use onestep_ir::DType::{self, BF16, Bool, F16, F32, F64, I8, I32, I64, U8, U32};
@@ -79,6 +80,8 @@ mod pages {
     struct Readme;
     #[doc = include_str!("../../../docs/graph.md")]
     struct GraphPage;
+    #[doc = include_str!("../../../docs/precision.md")]
+    struct PrecisionPage;
     #[doc = include_str!("../../../docs/state.md")]
     struct StatePage;
     #[doc = include_str!("../../../docs/memory.md")]

@@ -3,9 +3,10 @@
 use crate::recompute::{self, Recompute};
 use onestep_ir::{Def, Graph, GraphBuilder, Tensor, Type, ValueId};
 use onestep_optim::{
-    Clip, Group, LayoutEntry, OptimError, Params, Schedule, StepGraph, StepOptions, UnusedParameter, UpdateRule,
-    training_step, with_backward,
+    Average, Clip, Group, LayoutEntry, LossScale, OptimError, Params, Schedule, StepGraph, StepOptions,
+    UnusedParameter, UpdateRule, averaged, micro_batches, training_step, with_backward,
 };
+use onestep_passes::precision::{Precision, precision};
 use onestep_runtime::{CompileEvent, Device, Error, Feeds, Options, Outputs, Program, Report, State};
 use std::sync::Arc;
 
@@ -21,10 +22,15 @@ pub struct TrainingStep {
     metrics: Vec<(String, Option<(ValueId, Type)>)>,
     params: Params,
     rule: Option<Arc<dyn UpdateRule + Send + Sync>>,
+    precision: Precision,
+    micro_batches: Option<usize>,
     step: StepOptions,
     recompute: Recompute,
     options: Options,
 }
+
+/// The output that weighs micro-batches.
+const WEIGHT: &str = "weight";
 
 impl TrainingStep {
     /// A step on a graph whose loss is the output `loss`.
@@ -35,6 +41,8 @@ impl TrainingStep {
             metrics: vec![],
             params: Params::All,
             rule: None,
+            precision: Precision::F32,
+            micro_batches: None,
             step: StepOptions::default(),
             recompute: Recompute::default(),
             options: Options::default(),
@@ -47,10 +55,17 @@ impl TrainingStep {
         self
     }
 
-    /// One more output, read like the loss. The tensor is of the builder that made the graph.
+    /// One more output, read like the loss. The tensor is of the builder that made the graph. Over micro-batches a float
+    /// scalar is a mean, weighted like the loss, and anything else is that of the last one.
     pub fn metric(mut self, name: &str, tensor: Tensor<'_>) -> TrainingStep {
         self.metrics.push((name.to_string(), tensor.value().zip(tensor.ty())));
         self
+    }
+
+    /// One more output, a scalar, that adds up over micro-batches.
+    pub fn metric_sum(mut self, name: &str, tensor: Tensor<'_>) -> TrainingStep {
+        self.step.combine.sums.push(name.to_string());
+        self.metric(name, tensor)
     }
 
     /// The update rule.
@@ -112,6 +127,53 @@ impl TrainingStep {
         self
     }
 
+    /// Runs products (matrix products, convolutions, attention) in a 16-bit float, forward and backward, with parameters,
+    /// slots, sums and losses in `f32`: [`onestep_passes::precision`]. [`Precision::F16`] brings dynamic loss scaling with
+    /// it, unless [`TrainingStep::loss_scale`] says otherwise.
+    pub fn precision(mut self, precision: Precision) -> TrainingStep {
+        self.precision = precision;
+        self
+    }
+
+    /// Scales the loss and divides the gradients again, so that small ones do not vanish in `f16`. Adds the outputs
+    /// `loss_scale`, the scale of the call, and `skipped`: 1 for a call that was refused because a gradient overflowed.
+    pub fn loss_scale(mut self, numbers: LossScale) -> TrainingStep {
+        self.step.loss_scale = Some(numbers);
+        self
+    }
+
+    /// Takes a step every `calls` calls, on the mean of their gradients. The loss, and each metric that is a float scalar,
+    /// is the mean over the calls of the step so far.
+    pub fn accumulate(mut self, calls: u32) -> TrainingStep {
+        self.step.accumulate = Some(calls);
+        self
+    }
+
+    /// Gives each input a leading axis of this many micro-batches, over which one call goes in order. Every one is part of
+    /// the graph, so that the call holds the activations of all; [`TrainingStep::accumulate`] holds those of one.
+    pub fn micro_batches(mut self, count: usize) -> TrainingStep {
+        self.micro_batches = Some(count);
+        self
+    }
+
+    /// Weighs micro-batches, of one call or of several, by this scalar, such as the number of tokens that the loss is the
+    /// mean of; without it all weigh the same. Adds the output `weight`.
+    pub fn weighted_by(mut self, weight: Tensor<'_>) -> TrainingStep {
+        self.step.combine.weight = Some(WEIGHT.to_string());
+        self.metric(WEIGHT, weight)
+    }
+
+    /// Keeps an exponential average of each trained parameter, such as with decay 0.999: the state `ema/<path>`.
+    pub fn ema(self, decay: f64) -> TrainingStep {
+        self.average(Average::ema(decay))
+    }
+
+    /// Keeps averages of the trained parameters: see [`CompiledStep::averaged`].
+    pub fn average(mut self, average: Average) -> TrainingStep {
+        self.step.average = Some(average);
+        self
+    }
+
     /// Options of the compiler.
     pub fn options(mut self, options: Options) -> TrainingStep {
         self.options = options;
@@ -149,8 +211,14 @@ impl TrainingStep {
     }
 
     /// The graph with the metrics, what makes a step of it once it is bound, what is computed again, and the compiler's options.
-    pub(crate) fn parts(self) -> Result<(Graph, impl BuildStep, Recompute, Options), Error> {
-        let graph = self.with_metrics()?;
+    pub(crate) fn parts(mut self) -> Result<(Graph, impl BuildStep, Recompute, Options), Error> {
+        let mut graph = precision(&self.with_metrics()?, self.precision)?;
+        if let Some(count) = self.micro_batches {
+            graph = micro_batches(&graph, count, &self.step.combine).map_err(failed)?;
+        }
+        if self.precision == Precision::F16 {
+            self.step.loss_scale.get_or_insert_default();
+        }
         let rule = self.rule.ok_or_else(|| failed(OptimError::NoOptimizer))?;
         Ok((graph, builder(&self.loss, self.params, rule, &self.step), self.recompute, self.options))
     }
@@ -172,8 +240,8 @@ fn builder(
 
 /// Compiles a training step from its parts: `loss` names an output, `params` a subset of the state.
 ///
-/// The results are, in order: the loss, the new value of each parameter, the new slots row-major (parameter, slot), then
-/// the metrics; [`CompiledStep::layout`] lists them.
+/// The results are, in order: the loss, the new value of each parameter, the new slots row-major (parameter, slot), the
+/// averages of the parameters if they are kept, then the metrics; [`CompiledStep::layout`] lists them.
 pub fn compile_training_step(
     graph: &Graph,
     loss: &str,
@@ -231,6 +299,29 @@ impl CompiledStep {
     /// the largest sizes of the dimension variables.
     pub fn layout(&self) -> &[LayoutEntry] {
         &self.layout
+    }
+
+    /// The graph of another program, such as one that evaluates, with the averages that this step keeps in place of the
+    /// parameters. It runs on the same state.
+    ///
+    /// ```
+    /// # use onestep::prelude::*;
+    /// let g = GraphBuilder::new("well");
+    /// let w = g.parameter("w", &[1], Init::ZEROS);
+    /// let graph = g.finish((w - 1.0).square().sum_all())?;
+    /// let device = Device::cpu()?;
+    /// let mut step = TrainingStep::new(graph.clone()).optimizer(Sgd::new(0.1)).ema(0.5).compile(&device)?;
+    /// let mut evaluate = compile(&step.averaged(&graph)?, &device)?;
+    /// let mut state = step.init(0)?;
+    /// for _ in 0..2 {
+    ///     step.run(&mut state, ())?;
+    /// }
+    /// assert!((state.scalar("ema/w")? - (0.2 + 0.36) / 2.0).abs() < 1e-6);
+    /// assert!((evaluate.run(&mut state, ())?.loss()? - 0.72 * 0.72).abs() < 1e-6);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn averaged(&self, graph: &Graph) -> Result<Graph, Error> {
+        averaged(graph, self.program.interface()).map_err(failed)
     }
 
     /// A state with everything that the step needs at its first value, drawn from `seed`.

@@ -12,6 +12,8 @@
 //! | `opt/schedule/<number>`, `opt/<group>/schedule/<number>` | numbers of the schedules |
 //! | `opt/clip_norm`, `opt/clip_value` | numbers of clipping |
 //! | `opt/<parameter's path>/<slot>` | each slot of the rule: `…/m`, `…/v`, `…/momentum`, … |
+//!
+//! What stands around the rule has state of its own: `opt/loss_scale/…`, `opt/accumulate/…`, `opt/average/…`, `ema/…`.
 
 use crate::group::assign;
 use crate::guard::{all_finite, commit_guard};
@@ -39,7 +41,9 @@ pub struct Applied<'g> {
     pub slots: Vec<Vec<(String, Tensor<'g>)>>,
     /// The norm of all gradients before clipping, if they are clipped.
     pub norm: Option<Tensor<'g>>,
-    /// The commit guard.
+    /// Whether the gradients, and under [`Clip::GlobalNorm`] their norm, are finite.
+    pub finite: Tensor<'g>,
+    /// The commit guard: `finite`, and the guard that the graph had.
     pub guard: Tensor<'g>,
 }
 
@@ -101,7 +105,7 @@ pub(crate) fn apply_grouped<'g>(
     parts.finish()?;
     let guard = commit_guard(g, &[finite]);
     g.update(completed, t, true);
-    Ok(Applied { parameters, slots, norm, guard })
+    Ok(Applied { parameters, slots, norm, finite, guard })
 }
 
 /// The new value of one parameter, and its slots' paths and new values.

@@ -15,6 +15,27 @@ pub enum OptimError {
         /// The nearest output.
         nearest: Option<String>,
     },
+    /// The graph has no output of a name that is to weigh micro-batches or to add up.
+    #[error("micro-batches are combined by the output '{name}', which the graph has not{}", suggest(.nearest))]
+    UnknownOutput {
+        /// The name asked for.
+        name: String,
+        /// The nearest output.
+        nearest: Option<String>,
+    },
+    /// An output that is no number, so that it cannot weigh micro-batches or add up.
+    #[error(
+        "the output '{name}' is {ty}; only a scalar number weighs micro-batches or adds up: reduce it with .sum_all()"
+    )]
+    NotCombined {
+        /// The output.
+        name: String,
+        /// Its type.
+        ty: Box<Type>,
+    },
+    /// The training step keeps no averages.
+    #[error("the training step keeps no averages of its parameters; add them with .ema(0.999)")]
+    NoAverages,
     /// The loss is not of a float dtype.
     #[error("the loss '{name}' is {ty}; only a float has a gradient: cast it, or choose another output")]
     LossDType {

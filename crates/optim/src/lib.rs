@@ -4,7 +4,9 @@
 //! It stands between the automatic differentiation and the passes. Everything numeric is in the graph: the counter,
 //! the schedule, the bias corrections, clipping and the decision to skip a step; and every number is a state scalar,
 //! so that changing one never compiles again. [`training_step`] puts the whole together; [`with_backward`] stops at
-//! the gradients; [`apply_updates`] takes gradients from elsewhere.
+//! the gradients; [`apply_updates`] takes gradients from elsewhere. Around the rule stand loss scaling ([`LossScale`]),
+//! micro-batches over several calls ([`StepOptions::accumulate`]) or within one ([`micro_batches`]), and averages of the
+//! parameters ([`Average`]).
 //!
 //! ```
 //! use onestep_ir::{DType, GraphBuilder, Init};
@@ -22,12 +24,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod accumulate;
 mod apply;
+mod average;
 mod clip;
+mod combine;
 mod error;
 mod group;
 mod guard;
 mod lbfgs;
+mod loss_scale;
+mod micro_batches;
 mod options;
 mod part;
 mod rule;
@@ -36,11 +43,15 @@ mod schedule;
 mod step;
 
 pub use apply::{Applied, Trained, apply_updates};
+pub use average::{Average, Warmup, averaged};
 pub use clip::{Clip, global_norm};
+pub use combine::Combine;
 pub use error::OptimError;
 pub use group::Group;
 pub use guard::{all_finite, commit_guard};
 pub use lbfgs::Lbfgs;
+pub use loss_scale::LossScale;
+pub use micro_batches::micro_batches;
 pub use options::{StepOptions, UnusedParameter};
 pub use rule::{Hyper, RuleContext, SlotSpec, UpdateRule};
 pub use rules::{

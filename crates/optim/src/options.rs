@@ -1,6 +1,6 @@
 //! How a training step is built besides its rule.
 
-use crate::{Clip, Group, Schedule};
+use crate::{Average, Clip, Combine, Group, LossScale, Schedule};
 
 /// What happens to a parameter that the loss does not depend on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -24,4 +24,13 @@ pub struct StepOptions {
     pub groups: Vec<Group>,
     /// What happens to a parameter that the loss does not depend on.
     pub unused: UnusedParameter,
+    /// Scales the loss so that small gradients do not vanish in `f16`; the scale of the call becomes the output
+    /// `loss_scale`, and whether the call was refused the output `skipped` (`i32`, 0 or 1).
+    pub loss_scale: Option<LossScale>,
+    /// Sums gradients over this many calls before a step is taken.
+    pub accumulate: Option<u32>,
+    /// How those calls are combined.
+    pub combine: Combine,
+    /// Keeps averages of the trained parameters.
+    pub average: Option<Average>,
 }

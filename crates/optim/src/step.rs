@@ -4,10 +4,11 @@
 //! The result keeps the forward graph's inputs, state, updates and outputs, with the loss moved to the front. New
 //! parameters and slots are updates of state, not outputs, so that nothing is copied; the layout says where each is.
 
+use crate::accumulate::{accumulate, only_at};
 use crate::apply::apply_grouped;
 use crate::group::assign;
 use crate::{Group, OptimError, StepOptions, Trained, UnusedParameter, UpdateRule};
-use onestep_autodiff::gradients;
+use onestep_autodiff::{gradients, vjp};
 use onestep_ir::{DType, Graph, GraphBuilder, Init, Role, Tensor, nearest};
 use std::collections::HashSet;
 
@@ -36,6 +37,8 @@ pub enum LayoutRole {
     Parameter,
     /// A new slot.
     Slot,
+    /// A new average of a parameter.
+    Average,
     /// A gradient that stays resident.
     Gradient,
     /// Another output.
@@ -63,14 +66,14 @@ pub struct StepGraph {
     /// The graph. Its first output is the loss, and its other outputs are the metrics.
     pub graph: Graph,
     /// The results in order: the loss; the new value of `params[i]` for each `i`, or its gradient; the new slot `k` of
-    /// `params[i]`, row-major over `(i, k)`; the metrics.
+    /// `params[i]`, row-major over `(i, k)`; the averages of the parameters, if they are kept; the metrics.
     pub layout: Vec<LayoutEntry>,
 }
 
 /// The training step of `rule` on the output `loss`: a scalar of any float dtype. The graph's dimensions are bound.
 ///
 /// A parameter that is used several times gets the sum of its uses' gradients. If the graph has a commit guard, the
-/// step is committed only where that holds too.
+/// step is committed only where that holds too. Gradients are, in this order: unscaled, accumulated, clipped, applied.
 pub fn training_step(
     graph: &Graph,
     loss: &str,
@@ -80,15 +83,45 @@ pub fn training_step(
 ) -> Result<StepGraph, OptimError> {
     let g = GraphBuilder::edit(graph.clone());
     let (chosen, groups) = moving(&g, params, &options.groups)?;
-    let trained = differentiate(&g, loss, chosen, options.unused)?;
+    let scaling = match options.loss_scale {
+        Some(numbers) => {
+            numbers.check()?;
+            Some(numbers.declare(&g))
+        }
+        None => None,
+    };
+    let mut trained = differentiate(&g, loss, chosen, options.unused, scaling.map(|s| s.scale))?;
+    if let Some(scaling) = scaling {
+        trained.iter_mut().for_each(|t| t.gradient = scaling.unscale(t.gradient));
+    }
+    let last = match options.accumulate {
+        Some(calls) => Some(accumulate(&g, calls, &options.combine, &mut trained)?),
+        None => None,
+    };
+    let of_calls = g.with_graph(|graph| graph.updates.len());
     let applied = apply_grouped(&g, &trained, &groups, rule, options)?;
+    let averages = match &options.average {
+        Some(average) => average.update(&g, &trained, &applied.parameters)?,
+        None => vec![],
+    };
     if let Some(norm) = applied.norm {
         g.output("grad_norm", norm);
+    }
+    if let Some(scaling) = scaling {
+        scaling.update(&g, applied.finite, last);
+        g.output("loss_scale", scaling.scale);
+        g.output("skipped", applied.guard.not().cast(DType::I32));
     }
     let parameters = trained.iter().zip(&applied.parameters);
     let parameters = parameters.map(|(t, new)| overwriting(&t.path, LayoutRole::Parameter, *new));
     let slots = applied.slots.iter().flatten().map(|(path, new)| overwriting(path, LayoutRole::Slot, *new));
-    finish(&g, loss, parameters.chain(slots).collect())
+    let averages = averages.iter().map(|(path, new)| overwriting(path, LayoutRole::Average, *new));
+    let entries = parameters.chain(slots).chain(averages).collect();
+    let graph = match last.and_then(|last| last.value()) {
+        Some(last) => only_at(g.build()?, last, of_calls)?,
+        None => g.build()?,
+    };
+    Ok(finish(graph, loss, entries))
 }
 
 /// The forward graph with the gradients of `loss`, which become the state `grad/<path>`: resident, readable, and
@@ -97,14 +130,14 @@ pub fn with_backward(graph: &Graph, loss: &str, params: Params) -> Result<StepGr
     let g = GraphBuilder::edit(graph.clone());
     let mut entries = vec![];
     let (chosen, _) = moving(&g, params, &[])?;
-    for Trained { path, gradient, .. } in differentiate(&g, loss, chosen, UnusedParameter::Error)? {
+    for Trained { path, gradient, .. } in differentiate(&g, loss, chosen, UnusedParameter::Error, None)? {
         let path = format!("grad/{path}");
         let entry = overwriting(&path, LayoutRole::Gradient, gradient);
         let state = g.state(&path, Role::Gradient, entry.dtype, &entry.shape, Init::ZEROS);
         g.update(state, gradient, false);
         entries.push(entry);
     }
-    finish(&g, loss, entries)
+    Ok(finish(g.build()?, loss, entries))
 }
 
 /// The paths of the chosen parameters that are not frozen, each with its group.
@@ -120,16 +153,24 @@ fn moving(
     Ok(pairs.filter(|(_, at)| at.is_none_or(|at| !groups[at].frozen)).unzip())
 }
 
-/// The chosen parameters with their gradients.
+/// The chosen parameters with their gradients; those of `scale · loss`, if there is a scale.
 fn differentiate<'g>(
     g: &'g GraphBuilder,
     loss: &str,
     chosen: Vec<String>,
     unused: UnusedParameter,
+    scale: Option<Tensor<'g>>,
 ) -> Result<Vec<Trained<'g>>, OptimError> {
     let scalar = find_loss(g, loss)?;
     let handles: Vec<_> = chosen.iter().filter_map(|path| g.find_state(path)).collect();
-    let found = gradients(g, scalar, &handles)?;
+    let found = match scale {
+        None => gradients(g, scalar, &handles)?,
+        Some(scale) => {
+            // A scale is too large for a loss of f16.
+            let wide = scalar.cast(scalar.dtype().accumulator());
+            vjp(g, &[(wide, scale.cast(wide.dtype()))], &handles)?
+        }
+    };
     let pairs = chosen.into_iter().zip(handles).zip(found);
     pairs
         .map(|((path, parameter), gradient)| {
@@ -215,19 +256,18 @@ fn sizes(value: Tensor<'_>) -> Vec<usize> {
 }
 
 /// The finished graph with the loss in front, and its layout around `entries`.
-fn finish(g: &GraphBuilder, loss: &str, entries: Vec<LayoutEntry>) -> Result<StepGraph, OptimError> {
-    let mut graph = g.build()?;
+fn finish(mut graph: Graph, loss: &str, entries: Vec<LayoutEntry>) -> StepGraph {
     graph.outputs.sort_by_key(|o| &*o.name != loss);
     let mut layout = vec![];
     let mut metrics = vec![];
     for (i, port) in graph.outputs.iter().enumerate() {
         let (role, list) =
             if i == 0 { (LayoutRole::Loss, &mut layout) } else { (LayoutRole::Metric, &mut metrics) };
-        let value = g.tensor(port.value);
+        let ty = graph.ty(port.value);
         let name = port.name.to_string();
-        list.push(LayoutEntry { name, role, shape: sizes(value), dtype: value.dtype(), overwrites: None });
+        list.push(LayoutEntry { name, role, shape: ty.sizes(), dtype: ty.dtype, overwrites: None });
     }
     layout.extend(entries);
     layout.extend(metrics);
-    Ok(StepGraph { graph, layout })
+    StepGraph { graph, layout }
 }

@@ -2,9 +2,9 @@
 //!
 //! It also rewrites three primitives that loop kernels express through others: `concat` becomes guarded reads of its
 //! operands, `pad` with interior padding becomes reshapes and plain pads, and `pow` with a constant exponent of 1 or 2
-//! becomes a product.
+//! becomes a product. A composite on 16-bit floats whose kernel the target has in `f32` runs there.
 
-use crate::Target;
+use crate::{Target, legalize};
 use onestep_ir::ops::{Binary, BinaryKind, CompareKind, Op, Pad, Slice};
 use onestep_ir::{DType, Graph, GraphBuilder, GraphError, Node, Real, Shape, Tensor, Type};
 
@@ -13,8 +13,10 @@ pub fn decompose(graph: &Graph, target: &dyn Target) -> Result<Graph, GraphError
     let mut graph = graph.clone();
     loop {
         let mut changed = false;
-        graph = onestep_ir::rewrite::rewrite(&graph, &mut |g, node, operands| {
-            let new = step(g, node, operands, target)?;
+        let before = graph;
+        graph = onestep_ir::rewrite::rewrite(&before, &mut |g, node, operands| {
+            let results: Vec<DType> = node.results.iter().map(|v| before.ty(*v).dtype).collect();
+            let new = step(g, node, &results, operands, target)?;
             changed = true;
             Some(new)
         })?;
@@ -27,12 +29,16 @@ pub fn decompose(graph: &Graph, target: &dyn Target) -> Result<Graph, GraphError
 fn step<'g>(
     g: &'g GraphBuilder,
     node: &Node,
+    results: &[DType],
     operands: &[Tensor<'g>],
     target: &dyn Target,
 ) -> Option<Vec<Tensor<'g>>> {
     let types: Vec<Type> = operands.iter().filter_map(|t| t.ty()).collect();
     if target.accepts(&node.op, &types) {
         return None;
+    }
+    if let Some(new) = legalize::widened(g, node, results, operands, target) {
+        return Some(new);
     }
     match &node.op {
         Op::Concat(c) if operands.len() > 1 => Some(vec![concat(g, c.axis, operands)]),

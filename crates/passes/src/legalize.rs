@@ -4,7 +4,7 @@
 
 use crate::Target;
 use onestep_ir::ops::{Matmul, Op};
-use onestep_ir::{DType, Graph, GraphError, Tensor};
+use onestep_ir::{DType, Graph, GraphBuilder, GraphError, Node, Tensor, Type};
 
 /// Runs the pass.
 pub fn legalize(graph: &Graph, target: &dyn Target) -> Result<Graph, GraphError> {
@@ -37,4 +37,36 @@ pub fn legalize(graph: &Graph, target: &dyn Target) -> Result<Graph, GraphError>
         };
         Some(vec![g.emit1(op, &wide).cast(result)])
     })
+}
+
+/// The results of a composite whose library kernel the target has, but not in the operands' 16-bit dtype: cast up, run,
+/// cast back. It would round at each op of its decomposition otherwise.
+pub(crate) fn widened<'g>(
+    g: &'g GraphBuilder,
+    node: &Node,
+    results: &[DType],
+    operands: &[Tensor<'g>],
+    target: &dyn Target,
+) -> Option<Vec<Tensor<'g>>> {
+    let low = |d: DType| d.is_float() && !target.computes_in(d);
+    let library = matches!(
+        node.op,
+        Op::Convolution(_)
+            | Op::ConvolutionInputGrad(_)
+            | Op::ConvolutionWeightGrad(_)
+            | Op::Attention(_)
+            | Op::AttentionGrad(_)
+            | Op::MaxPool(_)
+    );
+    if !library || !operands.iter().any(|t| low(t.dtype())) {
+        return None;
+    }
+    let wide: Vec<Tensor<'g>> =
+        operands.iter().map(|t| if low(t.dtype()) { t.cast(DType::F32) } else { *t }).collect();
+    let types: Vec<Type> = wide.iter().filter_map(|t| t.ty()).collect();
+    if !target.accepts(&node.op, &types) {
+        return None;
+    }
+    let out = g.emit(node.op.clone(), &wide);
+    Some(out.into_iter().zip(results).map(|(t, d)| t.cast(*d)).collect())
 }

@@ -12,6 +12,7 @@ pub mod indices;
 pub mod legalize;
 pub mod pipeline;
 pub mod plan;
+pub mod precision;
 pub mod schedule;
 pub mod simplify;
 

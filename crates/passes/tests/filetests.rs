@@ -6,9 +6,10 @@
 //! - of a pass from graph to graph: that pass alone, without what it leaves dead;
 //! - of `fuse`, `unfused`, `group` and `plan`: the whole pipeline up to there, so that a file can start from composites.
 //!
-//! Options: `; target: reference` (the default) or `cpu`; `; binding: B=4, T=2`; `; strict` (in place or an error).
+//! Options: `; target: reference` (the default) or `cpu`; `; binding: B=4, T=2`; `; strict` (in place or an error); of
+//! `precision`, `; precision: bf16` (the default) or `f16`.
 //!
-//! Whatever a file shows is also run: the pass's result must compute what the graph does. Passes that promise every bit
+//! Whatever a file shows is also run: the pass's result must compute what the graph does (in mixed precision to 5%). Passes that promise every bit
 //! are held to it, on inputs with negative zeros, infinities and NaN.
 //!
 //! `ONESTEP_BLESS=1 cargo test -p onestep-passes --test filetests` writes the expectations anew.
@@ -19,6 +20,7 @@ use onestep_ir::testing::{difference, random_inputs, random_state};
 use onestep_ir::{Array, Dense, Graph, bind, inline_calls};
 use onestep_passes::pipeline::{Options, compile};
 use onestep_passes::plan::PlanOptions;
+use onestep_passes::precision::{Precision, precision};
 use onestep_passes::schedule::Schedule;
 use onestep_passes::schedule::execute::{ReferenceTarget, execute};
 use onestep_passes::{CompileError, Target, cse, decompose, fold, guard, hoist, indices, legalize, simplify};
@@ -37,6 +39,7 @@ struct Case {
     target: Box<dyn Target>,
     binding: BTreeMap<Arc<str>, usize>,
     strict: bool,
+    precision: Precision,
     /// Everything above the border.
     head: String,
     graph: Graph,
@@ -53,6 +56,7 @@ impl Case {
             target: Box::new(ReferenceTarget),
             binding: BTreeMap::new(),
             strict: false,
+            precision: Precision::Bf16,
             head: head.to_string(),
             graph: Graph::parse(head).map_err(|e| e.to_string())?,
             want: want.to_string(),
@@ -60,6 +64,7 @@ impl Case {
         for line in head.lines().map_while(|l| l.strip_prefix(';')).map(str::trim) {
             match line.split_once(": ") {
                 Some(("test", pass)) => case.pass = pass.to_string(),
+                Some(("precision", name)) => case.precision = name.parse()?,
                 Some(("target", "reference")) => {}
                 Some(("target", "cpu")) => case.target = Box::new(onestep_cpu::CpuTarget),
                 Some(("target", other)) => return Err(format!("there is no target '{other}'")),
@@ -97,8 +102,10 @@ impl Case {
                     let graph = eliminate_dead(&graph);
                     graph.verify().map_err(|e| e.to_string())?;
                     // These compute something else with the same meaning; the others promise the same bits.
-                    let exact = !matches!(self.pass.as_str(), "decompose" | "legalize" | "indices");
-                    compare(&bound, exact, &|inputs, state| {
+                    let exact =
+                        !matches!(self.pass.as_str(), "decompose" | "legalize" | "indices" | "precision");
+                    let tolerance = if self.pass == "precision" { 0.05 } else { 1e-3 };
+                    compare(&bound, exact, tolerance, &|inputs, state| {
                         let r =
                             interp::run(&graph, inputs, state, Mode::Declared).map_err(|e| e.to_string())?;
                         Ok((r.outputs, r.state))
@@ -119,6 +126,7 @@ impl Case {
             "guard" => guard::guard(g)?,
             "decompose" => decompose::decompose(g, target)?,
             "legalize" => legalize::legalize(g, target)?,
+            "precision" => precision(g, self.precision)?,
             "simplify" => simplify::simplify(g)?,
             "fold" => fold::fold(g)?,
             "cse" => cse::cse(g)?,
@@ -136,7 +144,7 @@ impl Case {
             Ok(c) => c,
             Err(e) => return Ok(format!("error: {e}\n")),
         };
-        compare(bound, false, &|inputs, state| run_schedule(&compiled.schedule, inputs, state))?;
+        compare(bound, false, 1e-3, &|inputs, state| run_schedule(&compiled.schedule, inputs, state))?;
         let dump = if self.pass == "unfused" { "fuse" } else { &self.pass };
         let found = compiled.dumps.into_iter().find(|(name, _)| *name == dump);
         found.map(|(_, text)| text).ok_or(format!("the pipeline has no '{dump}'"))
@@ -155,6 +163,7 @@ fn run_schedule(s: &Schedule, inputs: &[Dense], state: &Tensors) -> Result<(Vec<
 fn compare(
     graph: &Graph,
     exact: bool,
+    tolerance: f64,
     run: &dyn Fn(&[Dense], &Tensors) -> Result<(Vec<Dense>, Tensors), String>,
 ) -> Result<(), String> {
     if graph.values.iter().any(|v| v.ty.numel() > RUNNABLE) {
@@ -170,7 +179,7 @@ fn compare(
         let states = want.state.iter().map(|(name, w)| (&**name, (w, &after[name])));
         for (name, (w, g)) in results.chain(states) {
             let g = Dense { shape: w.shape.clone(), ..g.clone() };
-            let same = if exact { bits(w) == bits(&g) } else { difference(&g, w) < 1e-3 };
+            let same = if exact { bits(w) == bits(&g) } else { difference(&g, w) < tolerance };
             if !same {
                 return Err(format!("'{name}' is {g:?} and ought to be {w:?}"));
             }

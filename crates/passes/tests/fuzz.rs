@@ -7,7 +7,10 @@ use common::check;
 use onestep_ir::testing::{RandomOptions, Rng, random_graph};
 use onestep_ir::{DType, Graph, GraphBuilder, Init, Role, Tensor};
 use onestep_optim::rules::RULES;
-use onestep_optim::{Clip, Group, Params, StepOptions, UnusedParameter, training_step};
+use onestep_optim::{
+    Average, Clip, Group, LossScale, Params, StepOptions, UnusedParameter, Warmup, training_step,
+};
+use onestep_passes::precision::Precision;
 
 fn tight(graph: &Graph, seed: u64, tolerance: f64) {
     let c = check(graph, seed, tolerance);
@@ -29,8 +32,9 @@ fn large_random_graphs() {
     }
 }
 
-/// A training step of a random graph's loss. Gradients of random graphs may be large, so what is compared is relative.
-fn step(seed: u64) -> Option<Graph> {
+/// A training step of a random graph's loss, in some precision. Gradients of random graphs may be large, so what is compared
+/// is relative.
+fn step(seed: u64, precision: Precision, around: StepOptions) -> Option<Graph> {
     let options = RandomOptions { steps: 16, integers: seed.is_multiple_of(2), ..RandomOptions::default() };
     let mut graph = random_graph(seed, options);
     // The graph's own updates would be of the states that are trained.
@@ -46,8 +50,9 @@ fn step(seed: u64) -> Option<Graph> {
         clip: (seed % 5 < 3).then_some(Clip::GlobalNorm(1.0)),
         unused: UnusedParameter::Zero,
         groups,
-        ..StepOptions::default()
+        ..around
     };
+    let graph = onestep_passes::precision::precision(&graph, precision).unwrap();
     training_step(&graph, "loss", Params::Paths(params), &*rule, &options).ok().map(|s| s.graph)
 }
 
@@ -55,12 +60,46 @@ fn step(seed: u64) -> Option<Graph> {
 fn training_steps_of_random_graphs() {
     let mut steps = 0;
     for seed in 0..120 {
-        if let Some(graph) = step(seed) {
+        if let Some(graph) = step(seed, Precision::F32, StepOptions::default()) {
             tight(&graph, seed, 2e-2);
             steps += 1;
         }
     }
     assert!(steps > 100, "only {steps} steps");
+}
+
+/// With a scaled loss, sums over calls and averages around the rule.
+#[test]
+fn whole_steps_of_random_graphs() {
+    let mut steps = 0;
+    for seed in 0..60 {
+        let around = StepOptions {
+            loss_scale: (seed % 2 == 0).then(|| LossScale::dynamic(64.0).growth(2.0, 1)),
+            accumulate: (seed % 3 > 0).then_some(2),
+            average: (seed % 4 > 0).then(|| Average::ema(0.9).warmup(Warmup::Corrected)),
+            ..StepOptions::default()
+        };
+        if let Some(graph) = step(seed, Precision::F32, around) {
+            tight(&graph, seed, 2e-2);
+            steps += 1;
+        }
+    }
+    assert!(steps > 50, "only {steps} steps");
+}
+
+/// Sums in `f32` that fall on the other side of a rounding to 16 bits make the results differ from the interpreter's; the
+/// fused and the unfused schedule are the same to the bit all the same.
+#[test]
+fn low_steps_of_random_graphs() {
+    let mut steps = 0;
+    for seed in 0..60 {
+        let precision = if seed % 2 == 0 { Precision::Bf16 } else { Precision::F16 };
+        if let Some(graph) = step(seed, precision, StepOptions::default()) {
+            tight(&graph, seed, 0.2);
+            steps += 1;
+        }
+    }
+    assert!(steps > 50, "only {steps} steps");
 }
 
 /// `[n, dim]` as `[1, heads, n, dim / heads]`.

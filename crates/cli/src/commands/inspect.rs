@@ -4,14 +4,14 @@ use super::args::InspectArgs;
 use super::{CommandError, facts, print};
 use crate::viewer::Program;
 use onestep::ir::bind;
-use onestep::{Device, Executable, Graph, Options};
+use onestep::{Device, Executable, Graph, Options, precision};
 use serde_json::{Map, Value, json};
 
 /// Runs the command.
 pub fn inspect(args: &InspectArgs) -> Result<(), CommandError> {
     let read = |source| CommandError::Read { path: args.file.clone(), source };
     let text = std::fs::read_to_string(&args.file).map_err(read)?;
-    let graph = Graph::parse(&text)?;
+    let graph = precision(&Graph::parse(&text)?, args.precision)?;
     let mut sizes = graph.dims.clone();
     for (name, size) in &args.dims {
         sizes.insert(name.as_str().into(), *size);

@@ -74,6 +74,34 @@ fn digits_in_json() {
     whole(&folder.path().join("kept"), 5);
 }
 
+/// Products in 16 bits; what is kept is `f32`, and `inspect` takes the same option.
+#[test]
+fn digits_in_mixed_precision() {
+    let folder = tempfile::tempdir().unwrap();
+    for precision in ["bf16", "f16"] {
+        let json = run(
+            folder.path(),
+            &format!("train digits --steps 200 --precision {precision} --json --out {precision}"),
+        );
+        let json = json.json();
+        assert!(json["test_accuracy"].as_f64().unwrap() > 0.85, "{json}");
+        let kept = folder.path().join(precision);
+        let (tensors, _) = safetensors::load(kept.join("model.safetensors")).unwrap();
+        assert!(tensors.iter().all(|(_, t)| !["bf16", "f16"].contains(&t.dtype().name())));
+        let graph = std::fs::read_to_string(kept.join("step.onestep")).unwrap();
+        assert!(
+            graph.contains(&format!("transpose_b=true, dtype={precision}}}")),
+            "no low product in\n{graph}"
+        );
+        let page = std::fs::read_to_string(kept.join("report.html")).unwrap();
+        assert!(page.contains(&format!("<span>--precision</span> <span>{precision}</span>")));
+    }
+    run(folder.path(), "train digits --steps 1 --json --out plain").json();
+    let said = run(folder.path(), "inspect plain/step.onestep --precision bf16 --pass input");
+    assert!(said.out.contains("dtype=bf16"), "{}", said.out);
+    run(folder.path(), "train digits --precision f8").refused(&["--precision", "f8", "bf16"]);
+}
+
 #[test]
 fn digits_are_learned() {
     let folder = tempfile::tempdir().unwrap();

@@ -10,6 +10,7 @@ mod dropout;
 mod errors;
 mod hostile;
 mod indices;
+mod mixed;
 mod numerics;
 mod optimizers;
 mod oracle;

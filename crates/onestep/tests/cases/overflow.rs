@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use onestep::prelude::*;
-use onestep::{Clip, UpdateRule};
+use onestep::{Clip, LossScale, UpdateRule};
 use std::sync::Arc;
 
 /// Two parameters whose gradients are the inputs, a statistic that the commit guard holds back, and a counter that it does
@@ -65,29 +65,43 @@ fn one_bad_element_and_nothing_moves() {
     }
 }
 
+/// More than 2^24 gradient elements in two tensors, plain and with a scaled loss: one infinity or NaN, and nothing moves but
+/// the scale.
 #[test]
 fn one_bad_element_in_more_than_2_to_the_24() {
     let n = (1 << 24) + 3;
     let g = GraphBuilder::new("many");
     let (w, x) = (g.parameter("w", &[n], Init::ZEROS), g.input("x", F32, [n]));
+    let (v, y) = (g.parameter("v", &[2], Init::ZEROS), g.input("y", F32, [2]));
+    let seen = g.state("seen", Role::Buffer, F32, &[2], Init::ZEROS);
+    g.update(seen, seen + y, true);
     g.output("mean", (x * 0.0 + 1.0).mean());
     g.output("count", x.not_equal(f64::INFINITY).cast(I32).sum_all());
-    let step = TrainingStep::new(g.finish((w * x).sum_all()).unwrap()).optimizer(Sgd::new(1.0));
-    let mut step = step.compile(&cpu(2)).unwrap();
-    let mut state = step.init(0).unwrap();
+    let graph = g.finish((w * x).sum_all() + (v * y).sum_all()).unwrap();
     let mut numbers = vec![1f32; n];
-    let out = step.run(&mut state, [floats(&[n], &numbers)]).unwrap();
-    assert_close(&[out.scalar("mean").unwrap(), out.scalar("count").unwrap()], &[1.0, n as f64], 1e-6);
-    for (i, place) in [n - 1, 1 << 23, 0].into_iter().enumerate() {
-        numbers[place] = f32::INFINITY;
-        let out = step.run(&mut state, [floats(&[n], &numbers)]).unwrap();
-        assert_eq!(out.scalar("count").unwrap(), n as f64 - 1.0);
-        let w = state.get("w").unwrap();
-        assert!(w.as_slice::<f32>().unwrap().iter().all(|&w| w == -1.0));
-        assert_eq!(
-            (values(&state, "opt/step"), values(&state, "opt/skipped")),
-            (vec![1.0], vec![i as f64 + 1.0])
-        );
-        numbers[place] = 1.0;
+    let y = floats(&[2], &[1.0, 1.0]);
+    for scale in [None, Some(LossScale::dynamic(1024.0))] {
+        let step = TrainingStep::new(graph.clone()).optimizer(Sgd::new(1.0));
+        let step = if let Some(scale) = scale { step.loss_scale(scale) } else { step };
+        let mut step = step.compile(&cpu(2)).unwrap();
+        let mut state = step.init(0).unwrap();
+        let out = step.run(&mut state, [&floats(&[n], &numbers), &y]).unwrap();
+        assert_close(&[out.scalar("mean").unwrap(), out.scalar("count").unwrap()], &[1.0, n as f64], 1e-6);
+        let bads = [(n - 1, f32::INFINITY), (1 << 23, f32::NAN), (0, f32::NEG_INFINITY)];
+        for (skipped, (place, bad)) in (1..).zip(bads) {
+            numbers[place] = bad;
+            let out = step.run(&mut state, [&floats(&[n], &numbers), &y]).unwrap();
+            assert_eq!(out.scalar("count").unwrap(), n as f64 - (bad == f32::INFINITY) as u8 as f64);
+            let w = state.get("w").unwrap();
+            assert!(w.as_slice::<f32>().unwrap().iter().all(|&w| w == -1.0));
+            assert_eq!((values(&state, "v"), values(&state, "seen")), (vec![-1.0; 2], vec![1.0; 2]));
+            let counted = (values(&state, "opt/step"), values(&state, "opt/skipped"));
+            assert_eq!(counted, (vec![1.0], vec![skipped as f64]));
+            if scale.is_some() {
+                let want = 1024.0 * 0.5f64.powi(skipped);
+                assert_eq!(values(&state, "opt/loss_scale/scale"), [want]);
+            }
+            numbers[place] = 1.0;
+        }
     }
 }

@@ -4,7 +4,7 @@
 use crate::common::*;
 use onestep::io::safetensors;
 use onestep::prelude::*;
-use onestep::{Clip, UnusedParameter};
+use onestep::{Clip, LossScale, UnusedParameter};
 use std::path::Path;
 use std::process::Command;
 
@@ -90,6 +90,8 @@ const LAST: &str = "ONESTEP_CASES_RESUME_TO";
 fn resumable() -> CompiledStep {
     let step = TrainingStep::new(language_model(2, 0.2)).optimizer(AdamW::new(1e-2).weight_decay(0.1));
     let schedule = Schedule::WarmupCosine { warmup: 2, total: 6, floor: 0.1 };
+    // Two calls a step, so that the run is stopped between two calls.
+    let step = step.loss_scale(LossScale::dynamic(1024.0).growth(2.0, 1)).accumulate(2).ema(0.9);
     step.clip_global_norm(1.0).schedule(schedule).compile(&cpu(2)).unwrap()
 }
 
@@ -120,6 +122,7 @@ fn a_resumed_run_has_the_same_bits() {
     let mut straight = step.init(11).unwrap();
     steps(&mut step, &mut straight, 0..3);
     straight.save(&from).unwrap();
+    assert_eq!(values(&straight, "opt/accumulate/count"), [1.0]);
     let test = "training::resume_in_a_new_process";
     let child = Command::new(std::env::current_exe().unwrap())
         .args([test, "--exact", "--nocapture"])
@@ -137,7 +140,8 @@ fn a_resumed_run_has_the_same_bits() {
         assert!(resumed[name] == *bytes, "{name} differs");
     }
     assert_eq!(straight["rng/counter"], 5u32.to_le_bytes());
-    assert_eq!(straight["opt/step"], 5i32.to_le_bytes());
+    assert_eq!(straight["opt/step"], 2i32.to_le_bytes());
+    assert_eq!(straight["opt/loss_scale/scale"], 4096f32.to_le_bytes());
 }
 
 #[test]

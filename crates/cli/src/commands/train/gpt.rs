@@ -64,6 +64,7 @@ impl Text {
         let Split { train, val } = split(text, 0.1)?;
         let rule = AdamW::new(args.lr.unwrap_or(LEARNING_RATE)).betas(0.9, 0.99).weight_decay(0.1);
         let step = TrainingStep::new(gpt_graph(&shape, GptInit::Gpt2, batch)?)
+            .precision(args.precision)
             .optimizer(rule)
             .clip_global_norm(1.0)
             .schedule(schedule(steps))

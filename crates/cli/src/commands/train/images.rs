@@ -113,6 +113,7 @@ impl Images {
             Network::Cnn => cnn_graph(train.height, most)?,
         };
         let step = TrainingStep::new(graph.clone())
+            .precision(args.precision)
             .optimizer(AdamW::new(args.lr.unwrap_or(set.learning_rate)).weight_decay(0.01))
             .clip_global_norm(1.0)
             .schedule(schedule(steps));

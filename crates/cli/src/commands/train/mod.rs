@@ -320,5 +320,8 @@ fn command(args: &TrainArgs, plan: &Plan) -> String {
     if let Some(lr) = args.lr {
         text += &format!(" --lr {lr}");
     }
+    if args.precision != Precision::F32 {
+        text += &format!(" --precision {}", args.precision.name());
+    }
     text
 }

@@ -1,0 +1,233 @@
+//! Mixed precision, loss scaling, micro-batches and averages on the compiled program.
+
+use crate::common::*;
+use onestep::io::safetensors;
+use onestep::ir::interp;
+use onestep::nn::Cnn;
+use onestep::prelude::*;
+use onestep::{Average, LossScale, Options, Precision, Warmup};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const LOW: [(Precision, DType); 2] = [(Precision::Bf16, BF16), (Precision::F16, F16)];
+
+/// The losses of `n` steps and the state after them.
+fn train(step: TrainingStep, n: u64, batches: impl Fn(u64) -> [Array; 2]) -> (Vec<f64>, State, CompiledStep) {
+    let mut step = step.compile(&cpu(2)).unwrap();
+    let mut state = step.init(3).unwrap();
+    let losses = (0..n).map(|i| step.run(&mut state, batches(i)).unwrap().loss().unwrap()).collect();
+    (losses, state, step)
+}
+
+fn adam(graph: Graph, precision: Precision) -> TrainingStep {
+    TrainingStep::new(graph).optimizer(AdamW::new(1e-2)).precision(precision).clip_global_norm(1.0)
+}
+
+/// A low trajectory stays near that of `f32` and learns as much; what is resident is `f32`, what is multiplied is low.
+#[test]
+fn low_trajectories_stay_near_and_masters_stay_f32() {
+    let same = |_| tokens(4, 7);
+    let (want, _, _) = train(adam(language_model(4, 0.0), Precision::F32), 60, same);
+    assert!(want[59] < 0.5 * want[0], "{want:?}");
+    for (precision, low) in LOW {
+        let (got, state, mut step) = train(adam(language_model(4, 0.0), precision), 60, same);
+        assert_ne!(got, want, "{precision:?} is f32");
+        for (i, (g, w)) in got.iter().zip(&want).enumerate() {
+            assert!((g - w).abs() < 0.03 * w + 0.02, "{precision:?}, step {i}: {g}, not {w}");
+        }
+        assert!(state.names().all(|n| state.get(n).unwrap().dtype() != low), "a resident tensor is {low}");
+        let graph = step.program().interface();
+        let products: Vec<_> =
+            graph.nodes.iter().filter(|n| ["matmul", "attention"].contains(&n.op.rule().name())).collect();
+        assert!(products.len() > 30);
+        for product in products {
+            assert_eq!(graph.ty(product.operands[0]).dtype, low, "{:?}", product.op);
+        }
+        let scaled = state.names().any(|n| n == "opt/loss_scale/scale");
+        assert_eq!(scaled, precision == Precision::F16, "f16 scales the loss, bf16 need not");
+    }
+}
+
+fn images() -> Graph {
+    let g = GraphBuilder::new("cnn");
+    let (x, y) = (g.input("x", F32, [2, 1, 8, 8]), g.input("y", I32, [2]));
+    let logits = Cnn { channels: [3, 4], hidden: 6, classes: 3 }.build(&g, x);
+    g.finish(logits.cross_entropy(y)).unwrap()
+}
+
+/// The compiled step and the interpreter on the same graph: both round at each op, so that they differ where a sum in `f32`
+/// falls on the other side of a rounding to 16 bits.
+#[test]
+fn a_low_step_is_what_the_interpreter_computes() {
+    let networks: [(Graph, [Array; 2]); 3] = [
+        (language_model(2, 0.1), tokens(2, 5)),
+        (onestep::ir::bind(&classifier(6), &BTreeMap::from([("B".into(), 6)])).unwrap(), rows(6, 5)),
+        (images(), [random(&[2, 1, 8, 8], 1), random_ints(&[2], 3, 2)]),
+    ];
+    for ((network, feeds), (precision, low)) in networks.iter().flat_map(|n| LOW.map(|l| (n, l))) {
+        let step = TrainingStep::new(network.clone()).optimizer(Sgd::new(0.1)).precision(precision);
+        let mut step = step.compile(&cpu(2)).unwrap();
+        let mut state = step.init(9).unwrap();
+        let graph = step.program().interface().clone();
+        let mut reference: BTreeMap<Arc<str>, Array> =
+            state.names().map(|n| (n.into(), state.get(n).unwrap())).collect();
+        let want = interp::run_arrays(&graph, feeds, &mut reference).unwrap();
+        let loss = step.run(&mut state, feeds).unwrap().loss().unwrap();
+        let epsilon = onestep::ir::testing::epsilon(low);
+        let want = want[0].to_f64()[0];
+        assert!((loss - want).abs() < 0.5 * epsilon * want, "{}: {loss}, not {want}", network.name);
+        for (path, want) in &reference {
+            let (got, want) = (values(&state, path), want.to_f64());
+            let scale = want.iter().fold(1e-2f64, |m, x| m.max(x.abs()));
+            for (g, w) in got.iter().zip(&want) {
+                assert!((g - w).abs() <= epsilon * scale, "{} {low} {path}: {g}, not {w}", network.name);
+            }
+        }
+    }
+}
+
+fn everything() -> CompiledStep {
+    let step = TrainingStep::new(language_model(2, 0.2)).optimizer(AdamW::new(1e-2).weight_decay(0.1));
+    let scale = LossScale::dynamic(1024.0).growth(2.0, 2);
+    let average = Average::ema(0.9).warmup(Warmup::Corrected);
+    let step = step.precision(Precision::F16).loss_scale(scale).accumulate(3).average(average);
+    step.clip_global_norm(1.0).compile(&cpu(2)).unwrap()
+}
+
+/// Saved between two calls of one step, with sums, scale, averages and random counters under way.
+#[test]
+fn a_run_stopped_between_micro_batches_has_the_same_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.safetensors");
+    let mut step = everything();
+    let mut straight = step.init(11).unwrap();
+    let go = |step: &mut CompiledStep, state: &mut State, calls: std::ops::Range<u64>| {
+        calls.for_each(|n| assert!(step.run(state, tokens(2, n)).unwrap().loss().unwrap().is_finite()));
+    };
+    go(&mut step, &mut straight, 0..7);
+    straight.save(&path).unwrap();
+    assert_eq!(values(&straight, "opt/accumulate/count"), [1.0]);
+    go(&mut step, &mut straight, 7..14);
+    let (_, mut again) = (safetensors::load(&path).unwrap(), everything());
+    let mut resumed = State::new();
+    resumed.load(&path).unwrap();
+    assert_eq!(again.missing(&resumed), [""; 0]);
+    go(&mut again, &mut resumed, 7..14);
+    let (resumed, straight) = (snapshot(&resumed), snapshot(&straight));
+    assert_eq!(resumed.keys().collect::<Vec<_>>(), straight.keys().collect::<Vec<_>>());
+    for (name, bytes) in &straight {
+        assert!(resumed[name] == *bytes, "{name} differs");
+    }
+    assert_eq!(straight["opt/step"], 4i32.to_le_bytes());
+    assert_eq!(straight["opt/loss_scale/scale"], 4096f32.to_le_bytes(), "it grew twice in four steps");
+    assert_eq!(straight["rng/counter"], 14u32.to_le_bytes());
+}
+
+/// A graph whose loss is the mean over `n` tokens of `w·x`.
+fn by_tokens(step: impl Fn(TrainingStep) -> TrainingStep) -> CompiledStep {
+    let g = GraphBuilder::new("tokens");
+    let (x, n) = (g.input("x", F32, [1]), g.input("n", I32, ()));
+    let w = g.parameter("w", &[1], Init::ONES);
+    let (large, count) = ((w * x).square().sum_all(), n * 2.0);
+    let graph = g.finish((w * x).sum_all()).unwrap();
+    let training = TrainingStep::new(graph).optimizer(Sgd::new(1.0)).weighted_by(n);
+    step(training.metric_sum("count", count).metric("large", large)).compile(&cpu(1)).unwrap()
+}
+
+#[test]
+fn micro_batches_weigh_what_they_hold() {
+    let number = |x: f32| floats(&[1], &[x]);
+    let mut calls = by_tokens(|s| s.accumulate(2));
+    let mut state = calls.init(0).unwrap();
+    calls.run(&mut state, [number(4.0), ints(&[], &[1])]).unwrap();
+    let out = calls.run(&mut state, [number(0.0), ints(&[], &[3])]).unwrap();
+    let of = |out: &Outputs<'_>| ["loss", "weight", "count", "large"].map(|n| out.scalar(n).unwrap());
+    assert_eq!(of(&out), [1.0, 4.0, 8.0, 4.0]);
+    assert_eq!(values(&state, "w"), [0.0]);
+
+    let mut within = by_tokens(|s| s.micro_batches(2));
+    let mut state = within.init(0).unwrap();
+    let out = within.run(&mut state, [floats(&[2, 1], &[4.0, 0.0]), ints(&[2], &[1, 3])]).unwrap();
+    assert_eq!(of(&out), [1.0, 4.0, 8.0, 4.0]);
+    assert_eq!(values(&state, "w"), [0.0]);
+
+    // Two calls of two micro-batches make the one step too.
+    let mut both = by_tokens(|s| s.micro_batches(2).accumulate(2));
+    let mut state = both.init(0).unwrap();
+    both.run(&mut state, [floats(&[2, 1], &[4.0, 8.0]), ints(&[2], &[1, 1])]).unwrap();
+    let out = both.run(&mut state, [floats(&[2, 1], &[0.0, 2.0]), ints(&[2], &[4, 2])]).unwrap();
+    assert_eq!(of(&out), [2.0, 8.0, 16.0, (16.0 + 64.0 + 2.0 * 4.0) / 8.0]);
+    assert_eq!((values(&state, "w"), values(&state, "opt/step")), (vec![-1.0], vec![1.0]));
+}
+
+/// A language model in one batch of four, in four calls, and in one call of four micro-batches.
+#[test]
+fn micro_batches_learn_as_the_one_batch() {
+    let parts: Vec<[Array; 2]> = (0..4).map(|i| tokens(1, i)).collect();
+    let stacked = |shape: &[usize]| {
+        [0, 1].map(|i| {
+            let all = parts.iter().flat_map(|p| p[i].as_slice::<i32>().unwrap().to_vec());
+            ints(shape, &all.collect::<Vec<_>>())
+        })
+    };
+    let whole = stacked(&[4, TINY.context]);
+    let rule = || Adam::new(1e-2).eps(1e-3);
+    let run = |step: TrainingStep, feeds: &[[Array; 2]]| {
+        let mut step = step.optimizer(rule()).clip_global_norm(0.5).compile(&cpu(2)).unwrap();
+        let mut state = step.init(1).unwrap();
+        let mut loss = 0.0;
+        for _ in 0..5 {
+            feeds.iter().for_each(|f| loss = step.run(&mut state, f).unwrap().loss().unwrap());
+        }
+        (loss, state)
+    };
+    let (want, one) = run(TrainingStep::new(language_model(4, 0.0)), &[whole]);
+    let (calls, several) = run(TrainingStep::new(language_model(1, 0.0)).accumulate(4), &parts);
+    let within = TrainingStep::new(language_model(1, 0.0)).micro_batches(4);
+    let (inside, once) = run(within, &[stacked(&[4, 1, TINY.context])]);
+    assert_close(&[calls, inside], &[want, want], 1e-5);
+    for path in one.names().filter(|n| !n.starts_with("opt/")) {
+        assert_close(&values(&several, path), &values(&one, path), 1e-5);
+        assert_close(&values(&once, path), &values(&one, path), 1e-5);
+    }
+    assert_eq!(values(&several, "opt/step"), [5.0]);
+}
+
+#[test]
+fn an_evaluation_reads_the_averages_on_the_same_state() {
+    let graph = language_model(2, 0.0);
+    let (_, mut state, step) = train(adam(graph.clone(), Precision::F32).ema(0.5), 6, |n| tokens(2, n));
+    let mut evaluate = compile(&step.averaged(&graph).unwrap(), &cpu(2)).unwrap();
+    let got = evaluate.run(&mut state, tokens(2, 50)).unwrap().loss().unwrap();
+    // The same by hand: a state whose parameters are the averages.
+    let mut by_hand = state.clone();
+    for s in &graph.states {
+        by_hand.set(&s.name, &state.get(&format!("ema/{}", s.name)).unwrap());
+    }
+    let mut plain = compile(&graph, &cpu(2)).unwrap();
+    assert_eq!(plain.run(&mut by_hand, tokens(2, 50)).unwrap().loss().unwrap(), got);
+    assert_ne!(plain.run(&mut state, tokens(2, 50)).unwrap().loss().unwrap(), got);
+    assert_eq!(step.compilations().len(), 1);
+
+    let without = adam(graph.clone(), Precision::F32).compile(&cpu(1)).unwrap();
+    let refused = without.averaged(&graph).unwrap_err().to_string();
+    assert!(refused.contains(".ema("), "{refused}");
+}
+
+/// Loss scaling changes no bit of a step in `f32`: a power of two scales exactly. Fused and unfused agree to the bit too.
+#[test]
+fn a_power_of_two_scales_exactly() {
+    let after = |scale: Option<f64>, fuse| {
+        let mut step =
+            adam(language_model(2, 0.1), Precision::F32).options(Options { fuse, ..Options::default() });
+        if let Some(scale) = scale {
+            step = step.loss_scale(LossScale::dynamic(scale));
+        }
+        let mut state = snapshot(&train(step, 3, |n| tokens(2, n)).1);
+        state.retain(|name, _| !name.contains("loss_scale"));
+        state
+    };
+    let want = after(None, true);
+    assert_eq!(after(Some(4096.0), true), want);
+    assert_eq!(after(Some(4096.0), false), want);
+}
