@@ -34,8 +34,8 @@
 
 mod backward;
 mod error;
-mod recompute;
 mod forward;
+mod recompute;
 mod rules;
 mod vmap;
 

@@ -42,7 +42,7 @@ pub use ops::Op;
 pub use outline::outline;
 pub use shape::{Dim, DimSpec, DimVar, IntoShape, Shape, Type, dim, row_major};
 pub use tensor::{
-    AttentionOptions, Complex, ConvOptions, CrossEntropyOptions, CtcOptions, CtcReduction, Divisor, FourierNorm,
-    GridSample, Interpolation, Meeting, Outside, QuantileKind, Resize, Rhs, RotaryOptions, RotaryPairing,
-    RotaryScaling, Tensor, concat, stack,
+    AttentionOptions, Complex, ConvOptions, CrossEntropyOptions, CtcOptions, CtcReduction, Divisor,
+    FourierNorm, GridSample, Interpolation, Meeting, Outside, QuantileKind, Resize, Rhs, RotaryOptions,
+    RotaryPairing, RotaryScaling, Tensor, concat, stack,
 };

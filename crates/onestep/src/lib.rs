@@ -32,9 +32,9 @@
 //! step of it, [`compile`] an inference program, [`compile_with_backward`] a program whose gradients stay resident. All of
 //! them run on a [`State`], which any number of programs share.
 
-mod recompute;
-mod population;
 mod lbfgs;
+mod population;
+mod recompute;
 mod step;
 
 pub use onestep_autodiff as autodiff;
@@ -47,28 +47,28 @@ pub use onestep_passes as passes;
 
 pub use onestep_runtime::debug;
 
-pub use onestep_autodiff::{Names, Over, gradients, hvp, jvp, vjp, vmap};
 pub use lbfgs::{LbfgsStep, compile_lbfgs};
+pub use onestep_autodiff::{Names, Over, gradients, hvp, jvp, vjp, vmap};
 pub use onestep_ir::{Array, DType, Dim, Element, Graph, GraphBuilder, Init, Role, Shape, Tensor, dim};
 pub use onestep_optim::{
-    Adadelta, Adafactor, Adagrad, Adam, AdamW, Adamax, Asgd, Average, Clip, Group, Lamb, LayoutEntry, LayoutRole,
-    Lbfgs, Lion, LossScale, Muon, MuonRate, Nadam, Params, Radam, RmsProp, Rprop, Schedule, Sgd, SparseAdam,
-    UnusedParameter, UpdateRule, Warmup,
+    Adadelta, Adafactor, Adagrad, Adam, AdamW, Adamax, Asgd, Average, Clip, Group, Lamb, LayoutEntry,
+    LayoutRole, Lbfgs, Lion, LossScale, Muon, MuonRate, Nadam, Params, Radam, RmsProp, Rprop, Schedule, Sgd,
+    SparseAdam, UnusedParameter, UpdateRule, Warmup,
 };
 pub use onestep_passes::precision::{Precision, precision};
 pub use onestep_runtime::{
     Binding, Bound, CompileEvent, Device, Error, Executable, Feeds, Options, Outputs, Program, Report, State,
     Traffic,
 };
-pub use recompute::Recompute;
 pub use population::{CompiledPopulation, Population, PopulationError};
+pub use recompute::Recompute;
 pub use step::{CompiledStep, TrainingStep, compile, compile_training_step, compile_with_backward};
 
 /// What a program that builds, trains and runs models needs.
 pub mod prelude {
     pub use crate::{
-        Adam, AdamW, Array, CompiledStep, Device, Error, Graph, GraphBuilder, Group, Init, Muon, Outputs, Precision,
-        Program, Role, Schedule, Sgd, State, Tensor, TrainingStep, compile, dim, nn,
+        Adam, AdamW, Array, CompiledStep, Device, Error, Graph, GraphBuilder, Group, Init, Muon, Outputs,
+        Precision, Program, Role, Schedule, Sgd, State, Tensor, TrainingStep, compile, dim, nn,
     };
     pub use onestep_ir::DType::{self, BF16, Bool, F16, F32, F64, I8, I32, I64, U8, U32};
 }

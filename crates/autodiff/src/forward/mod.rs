@@ -4,6 +4,7 @@
 //! its operands into those of its results. A tangent that is absent is an exact zero.
 
 mod rules;
+mod scan;
 
 use crate::AutodiffError;
 use crate::backward::{Extent, Path, Step, region};
@@ -85,6 +86,10 @@ fn push<'g>(
             let graph = before.get_or_init(|| g.with_graph(Graph::clone));
             let parts = region(g, graph, graph.node(step.node), &operands);
             through(&at, parts)
+        }
+        None if let Rule::Scan(op) = rule => {
+            let graph = before.get_or_init(|| g.with_graph(Graph::clone));
+            scan::push(&at, op, graph, step.node)
         }
         None => match step.op.rule().decompose(g, &operands) {
             Some(parts) => through(&at, parts),

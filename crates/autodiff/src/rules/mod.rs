@@ -10,7 +10,6 @@ mod concat;
 mod convolution;
 mod cross_entropy;
 mod ctc_loss;
-mod cumulative;
 pub(crate) mod cumulative;
 mod dropout;
 mod dynamic_slice;

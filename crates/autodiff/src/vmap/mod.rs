@@ -8,11 +8,13 @@
 
 mod error;
 mod rules;
+mod scan;
 
 pub use error::VmapError;
 
 use onestep_ir::{
-    DType, Graph, GraphBuilder, GraphError, Loc, Mistake, Node, Region, Shape, Tensor, Type, ValueId, nearest,
+    DType, Graph, GraphBuilder, GraphError, Loc, Mistake, Node, Op, Region, Shape, Tensor, Type, ValueId,
+    nearest,
 };
 use rules::At;
 use std::collections::HashMap;
@@ -195,6 +197,9 @@ impl<'g> Mapper<'_, 'g> {
     fn node(&mut self, node: &Node, lanes: &[Lane<'g>]) -> Result<Vec<Lane<'g>>, VmapError> {
         let mapped = lanes.iter().any(|l| l.mapped);
         if let [region] = &node.regions[..] {
+            if let Op::Scan(op) = &node.op {
+                return scan::scan(self, node, op, region, lanes);
+            }
             return self.region(node, region, lanes, mapped);
         }
         let lane = |tensor| Lane { tensor, mapped };

@@ -23,23 +23,23 @@ mod order_methods;
 mod random_methods;
 mod reduce_methods;
 mod resize_methods;
+mod rotary_methods;
 mod sampling_methods;
 mod scatter_methods;
-mod rotary_methods;
 mod shape_methods;
 mod spatial_methods;
 mod special_methods;
 mod statistics_methods;
 
-pub use fourier_methods::{Complex, FourierNorm};
 pub use ctc_methods::{CtcOptions, CtcReduction};
+pub use fourier_methods::{Complex, FourierNorm};
 pub use loss_methods::CrossEntropyOptions;
 pub use nn_methods::AttentionOptions;
 pub use order_methods::QuantileKind;
 pub use resize_methods::{Interpolation, Resize};
+pub use rotary_methods::{RotaryOptions, RotaryPairing, RotaryScaling};
 pub use sampling_methods::{GridSample, Outside};
 pub use scatter_methods::Meeting;
-pub use rotary_methods::{RotaryOptions, RotaryPairing, RotaryScaling};
 pub use shape_methods::{concat, stack};
 pub use spatial_methods::{ConvOptions, Divisor};
 

@@ -15,7 +15,7 @@ mod numerics;
 mod optimizers;
 mod oracle;
 mod overflow;
-mod scan;
 mod population;
+mod scan;
 mod training;
 mod ways;

@@ -86,7 +86,7 @@ fn a_scan_gives_the_bits_of_its_unrolled_form() {
 fn blocks(depth: usize, stacked: bool) -> Graph {
     let g = GraphBuilder::new("blocks");
     let x = g.input("x", F32, [2, 6, 16]);
-    let options = Block { activation: Activation::Silu, ..Block::new(16, 2) };
+    let options = Block { mlp: nn::Mlp::Plain(Activation::Silu), ..Block::new(16, 2) };
     let y = if stacked {
         g.repeat(depth, x, |x, _| transformer_block(&g, "block", x, options))
     } else {

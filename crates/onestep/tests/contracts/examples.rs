@@ -10,10 +10,10 @@ pub mod kv_cache;
 mod mlp;
 #[path = "../../examples/own_optimizer.rs"]
 mod own_optimizer;
-#[path = "../../examples/recurrent.rs"]
-mod recurrent;
 #[path = "../../examples/population.rs"]
 mod population;
+#[path = "../../examples/recurrent.rs"]
+mod recurrent;
 
 #[test]
 fn a_classifier_learns_and_is_saved() {

@@ -10,7 +10,7 @@ mod rms_norm;
 mod sort;
 
 use crate::rules::{At as Back, Gradient, sizes, without_gradient};
-use onestep_ir::ops::ReduceKind;
+use onestep_ir::ops::{ReduceKind, Scan};
 use onestep_ir::{GraphBuilder, Op, Tensor};
 
 /// What a rule gives: a tangent for each result. `None` is an exact zero, or a result that is no float.
@@ -40,6 +40,8 @@ pub(crate) enum Rule<'a> {
     Decomposition,
     /// Through the nodes of its region.
     Inline,
+    /// By a scan of its region and that one's derivative.
+    Scan(&'a Scan),
     /// Not at all: nothing flows through it, for the reason that reverse mode gives.
     Ends,
 }
@@ -57,7 +59,7 @@ pub(crate) fn rule(op: &Op) -> Rule<'_> {
         Op::Silu(op) => Rule::Symmetric(op),
         Op::BceWithLogits(op) => Rule::Symmetric(op),
         Op::Softmax(op) => Rule::Symmetric(op),
-        Op::Select(_) | Op::Cast(_) | Op::Dropout(_) => Rule::Linear,
+        Op::Select(_) | Op::Cast(_) | Op::Dropout(_) | Op::Barrier(_) => Rule::Linear,
         Op::Reshape(_) | Op::Transpose(_) | Op::Broadcast(_) | Op::Slice(_) | Op::Reverse(_) => Rule::Linear,
         Op::Concat(_) | Op::Mean(_) | Op::SumPool(_) => Rule::Linear,
         Op::Gather(_) | Op::ScatterAdd(_) | Op::GatherAlong(_) | Op::ScatterAddAlong(_) => Rule::Linear,
@@ -76,7 +78,9 @@ pub(crate) fn rule(op: &Op) -> Rule<'_> {
         Op::LayerNorm(op) => Rule::Explicit(op),
         Op::RmsNorm(op) => Rule::Explicit(op),
         Op::Attention(_) | Op::AttentionGrad(_) => Rule::Decomposition,
+        Op::CtcLoss(_) => Rule::Decomposition,
         Op::Call(_) => Rule::Inline,
+        Op::Scan(op) => Rule::Scan(op),
     }
 }
 
@@ -167,7 +171,7 @@ impl Rule<'_> {
             }
             Rule::Explicit(rule) => rule.push(at),
             Rule::Ends => Some(vec![None; at.results.len()]),
-            Rule::Decomposition | Rule::Inline => None,
+            Rule::Decomposition | Rule::Inline | Rule::Scan(_) => None,
         }
     }
 }

@@ -7,13 +7,15 @@ use onestep_ir::{Op, Tensor};
 
 impl Batch for Attention {
     fn batch<'g>(&self, at: &At<'_, 'g>) -> Option<Vec<Tensor<'g>>> {
-        Some(folded(at, *self, at.lanes.len() == 4))
+        let masked = self.operands::<_, 0>(at.lanes).ok()?.0.mask.is_some();
+        Some(folded(at, *self, masked))
     }
 }
 
 impl Batch for AttentionGrad {
     fn batch<'g>(&self, at: &At<'_, 'g>) -> Option<Vec<Tensor<'g>>> {
-        Some(folded(at, *self, at.lanes.len() == 7))
+        let masked = self.forward.operands::<_, 3>(at.lanes).ok()?.0.mask.is_some();
+        Some(folded(at, *self, masked))
     }
 }
 

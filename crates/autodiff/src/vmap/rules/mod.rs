@@ -42,7 +42,7 @@ pub(crate) fn rule(op: &Op, size: usize) -> Rule<'_> {
         Op::Constant(_) | Op::Iota(_) => return same(),
         // Element by element.
         Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select(_) | Op::Cast(_) => return same(),
-        Op::Gelu(_) | Op::Silu(_) | Op::Dropout(_) | Op::BceWithLogits(_) => return same(),
+        Op::Gelu(_) | Op::Silu(_) | Op::Dropout(_) | Op::BceWithLogits(_) | Op::Barrier(_) => return same(),
         // Along the last axes.
         Op::CrossEntropy(_) | Op::MaxPool(_) | Op::SumPool(_) => return same(),
         Op::Reduce(o) => Reduce { axes: further(&o.axes), ..*o }.into(),
@@ -74,8 +74,9 @@ pub(crate) fn rule(op: &Op, size: usize) -> Rule<'_> {
         Op::AttentionGrad(o) => return Rule::Explicit(o),
         Op::LayerNorm(o) => return Rule::Explicit(o),
         Op::RmsNorm(o) => return Rule::Explicit(o),
-        // Its region is mapped instead: the mapper does that.
-        Op::Call(_) => return Rule::Decomposition,
+        Op::CtcLoss(_) => return Rule::Decomposition,
+        // Their regions are mapped instead: the mapper does that.
+        Op::Call(_) | Op::Scan(_) => return Rule::Decomposition,
     };
     Rule::Lifted(lifted)
 }
