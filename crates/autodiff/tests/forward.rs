@@ -136,7 +136,9 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 /// Every mnemonic is either moved above or on reverse mode's written list of ops without gradient.
 #[test]
 fn no_op_is_left_out() {
-    let mut left: BTreeSet<&str> = Op::names().into_iter().filter(|name| *name != "call").collect();
+    // Ops with regions have no samples: calls are moved below, scans in `scan_maps.rs`.
+    let regions = ["call", "scan"];
+    let mut left: BTreeSet<&str> = Op::names().into_iter().filter(|name| !regions.contains(name)).collect();
     for sample in Op::samples() {
         if without_gradient(&sample.op).is_some() || is_f64(&sample) {
             left.remove(sample.op.rule().name());
