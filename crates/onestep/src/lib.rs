@@ -74,6 +74,8 @@ mod pages {
     struct Readme;
     #[doc = include_str!("../../../docs/graph.md")]
     struct GraphPage;
+    #[doc = include_str!("../../../docs/optimizers.md")]
+    struct OptimizersPage;
     #[doc = include_str!("../../../docs/state.md")]
     struct StatePage;
 }

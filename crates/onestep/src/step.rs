@@ -19,7 +19,7 @@ pub struct TrainingStep {
     loss: String,
     metrics: Vec<(String, Option<(ValueId, Type)>)>,
     params: Params,
-    rule: Option<Arc<dyn UpdateRule + Send + Sync>>,
+    rule: Option<Arc<dyn UpdateRule>>,
     step: StepOptions,
     options: Options,
 }
@@ -51,7 +51,7 @@ impl TrainingStep {
     }
 
     /// The update rule.
-    pub fn optimizer(mut self, rule: impl UpdateRule + Send + Sync + 'static) -> TrainingStep {
+    pub fn optimizer(mut self, rule: impl UpdateRule + 'static) -> TrainingStep {
         self.rule = Some(Arc::new(rule));
         self
     }
@@ -147,7 +147,7 @@ pub fn compile_training_step(
     graph: &Graph,
     loss: &str,
     params: Params,
-    rule: Arc<dyn UpdateRule + Send + Sync>,
+    rule: Arc<dyn UpdateRule>,
     step: &StepOptions,
     device: &Device,
     options: &Options,
