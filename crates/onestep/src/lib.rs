@@ -82,6 +82,8 @@ mod pages {
     struct GraphPage;
     #[doc = include_str!("../../../docs/precision.md")]
     struct PrecisionPage;
+    #[doc = include_str!("../../../docs/optimizers.md")]
+    struct OptimizersPage;
     #[doc = include_str!("../../../docs/state.md")]
     struct StatePage;
     #[doc = include_str!("../../../docs/memory.md")]

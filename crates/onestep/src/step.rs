@@ -21,7 +21,7 @@ pub struct TrainingStep {
     loss: String,
     metrics: Vec<(String, Option<(ValueId, Type)>)>,
     params: Params,
-    rule: Option<Arc<dyn UpdateRule + Send + Sync>>,
+    rule: Option<Arc<dyn UpdateRule>>,
     precision: Precision,
     micro_batches: Option<usize>,
     step: StepOptions,
@@ -69,7 +69,7 @@ impl TrainingStep {
     }
 
     /// The update rule.
-    pub fn optimizer(mut self, rule: impl UpdateRule + Send + Sync + 'static) -> TrainingStep {
+    pub fn optimizer(mut self, rule: impl UpdateRule + 'static) -> TrainingStep {
         self.rule = Some(Arc::new(rule));
         self
     }
@@ -231,7 +231,7 @@ impl<F: Fn(&Graph) -> Result<StepGraph, Error> + Send + Sync + 'static> BuildSte
 fn builder(
     loss: &str,
     params: Params,
-    rule: Arc<dyn UpdateRule + Send + Sync>,
+    rule: Arc<dyn UpdateRule>,
     step: &StepOptions,
 ) -> impl BuildStep + use<> {
     let (loss, step) = (loss.to_string(), step.clone());
@@ -246,7 +246,7 @@ pub fn compile_training_step(
     graph: &Graph,
     loss: &str,
     params: Params,
-    rule: Arc<dyn UpdateRule + Send + Sync>,
+    rule: Arc<dyn UpdateRule>,
     step: &StepOptions,
     device: &Device,
     options: &Options,
