@@ -67,3 +67,8 @@ fn a_gpt_with_dropout() {
     let rule = AdamW::new(0.01).weight_decay(0.1).eps(1e-3);
     compare("adamw", &language_model(2, 0.2), &rule, |n| tokens(2, n));
 }
+
+#[test]
+fn a_recurrent_network() {
+    compare("recurrent", &recurrent(), &AdamW::new(0.01).eps(1e-3), sequences);
+}
