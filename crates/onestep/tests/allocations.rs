@@ -53,9 +53,11 @@ fn the_steady_state_allocates_nothing() {
     assert!(allocations(|| drop(std::hint::black_box(vec![1u8]))) >= 30, "the counter counts");
     for threads in [1, 2] {
         let device = cpu(threads);
-        for (name, graph, batch) in
-            [("classifier", classifier(32), rows(32, 1)), ("gpt", language_model(2, 0.1), tokens(2, 1))]
-        {
+        for (name, graph, batch) in [
+            ("classifier", classifier(32), rows(32, 1)),
+            ("gpt", language_model(2, 0.1), tokens(2, 1)),
+            ("recurrent", recurrent(), sequences(1)),
+        ] {
             let mut step = training(&graph, &device);
             let mut state = step.init(0).unwrap();
             let counted = allocations(|| {

@@ -7,7 +7,8 @@
 //! every iteration, linear in the length; nothing else of an iteration is kept. What turns out not to be needed goes with
 //! the dead code.
 //!
-//! The cotangents of constants are summed in carries, from the iteration visited first, in `f32` at least, and rounded
+//! So a gradient is that of the unrolled form up to the order of sums: what comes back through a carry is one sum before it
+//! meets other cotangents. The cotangents of constants are summed in carries, from the iteration visited first, in `f32` at least, and rounded
 //! once.
 
 use super::{At, Cotangents, wide};

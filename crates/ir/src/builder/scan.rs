@@ -1,7 +1,7 @@
 //! Builds scans: the region is what a closure computes from its carries and slices. What it uses from outside becomes a
 //! constant of the scan, and in a [`GraphBuilder::repeat`] each parameter that it declares becomes a sequence of them.
 
-use super::Stack;
+use super::regions::Stack;
 use crate::ops::{RandomBits, Scan};
 use crate::{DType, Def, Dim, GraphBuilder, Mistake, NodeId, Op, Tensor, Type, ValueId};
 
