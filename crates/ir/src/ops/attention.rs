@@ -14,73 +14,12 @@
 //! length takes no part, whatever it holds. A length outside `0..=keys` is a mistake that the reference names; backends
 //! raise the flag of bad indices.
 
+use super::attention_options::{AttentionAlign, AttentionLayout};
 use super::attention_scores::{Heads, Primitives};
 use super::softmax::row_scale;
 use crate::attrs::{Attr, AttrReader, Attrs, Real};
 use crate::op::{OpRule, OpTable, Range, Sample, same_dtype, want_float, want_shape};
 use crate::{DType, Dense, Dim, GraphBuilder, Mistake, Shape, Tensor, Type};
-
-/// The order of the axes of queries, keys, values and output. It is declared, never guessed from sizes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum AttentionLayout {
-    /// `[batch, heads, sequence, head size]`
-    Bhtd,
-    /// `[batch, sequence, heads, head size]`
-    Bthd,
-}
-
-impl AttentionLayout {
-    /// The keyword of the text form.
-    pub fn name(self) -> &'static str {
-        match self {
-            AttentionLayout::Bhtd => "bhtd",
-            AttentionLayout::Bthd => "bthd",
-        }
-    }
-
-    /// The layout of this keyword.
-    fn parse(word: &str) -> Result<AttentionLayout, Mistake> {
-        let found = [AttentionLayout::Bhtd, AttentionLayout::Bthd].into_iter().find(|l| l.name() == word);
-        found.ok_or_else(|| Mistake::new(format!("there is no layout '{word}'"), "write bhtd or bthd"))
-    }
-
-    /// Four things in this layout's order from those in the order batch, heads, sequence, head size; and back.
-    pub fn arrange<T>(self, [b, h, t, d]: [T; 4]) -> [T; 4] {
-        match self {
-            AttentionLayout::Bhtd => [b, h, t, d],
-            AttentionLayout::Bthd => [b, t, h, d],
-        }
-    }
-}
-
-/// Where the queries stand among the keys, for `causal` and `window`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum AttentionAlign {
-    /// Query `i` stands at key `i`.
-    #[default]
-    TopLeft,
-    /// The last query stands at the last key, which is that of the length where lengths are given.
-    BottomRight,
-}
-
-impl AttentionAlign {
-    /// The keyword of the text form.
-    pub fn name(self) -> &'static str {
-        match self {
-            AttentionAlign::TopLeft => "top_left",
-            AttentionAlign::BottomRight => "bottom_right",
-        }
-    }
-
-    /// The alignment of this keyword.
-    fn parse(word: &str) -> Result<AttentionAlign, Mistake> {
-        let all = [AttentionAlign::TopLeft, AttentionAlign::BottomRight];
-        let found = all.into_iter().find(|a| a.name() == word);
-        found.ok_or_else(|| {
-            Mistake::new(format!("there is no alignment '{word}'"), "write top_left or bottom_right")
-        })
-    }
-}
 
 /// Operands `q`, `k`, `v` of one float dtype, in the declared layout; optionally `mask`, exactly `[batch or 1, heads or 1,
 /// queries, keys]`, `bool` (true: may attend) or of `q`'s dtype (added to the scores); and, if so declared, `lengths`,

@@ -1,6 +1,7 @@
 //! What the queries of an attention see, and their scores: as the references compute them, and by primitives.
 
-use super::attention::{Attention, AttentionAlign, AttentionLayout, AttentionOperands};
+use super::attention::{Attention, AttentionOperands};
+use super::attention_options::{AttentionAlign, AttentionLayout};
 use super::matmul::Matmul;
 use crate::{DType, Dense, Dim, Mistake, Shape, Tensor};
 use std::ops::Range;

@@ -3,6 +3,7 @@
 mod arg_reduce;
 mod attention;
 mod attention_grad;
+mod attention_options;
 mod attention_scores;
 mod bce_with_logits;
 mod binary;
@@ -49,8 +50,9 @@ mod unary;
 mod window;
 
 pub use arg_reduce::{ArgKind, ArgReduce};
-pub use attention::{Attention, AttentionAlign, AttentionLayout, AttentionOperands};
+pub use attention::{Attention, AttentionOperands};
 pub use attention_grad::AttentionGrad;
+pub use attention_options::{AttentionAlign, AttentionLayout};
 pub use attention_scores::Band;
 pub use bce_with_logits::BceWithLogits;
 pub use binary::{Binary, BinaryKind};
