@@ -40,5 +40,5 @@ pub use ops::Op;
 pub use shape::{Dim, DimSpec, DimVar, IntoShape, Shape, Type, dim, row_major};
 pub use tensor::{
     AttentionOptions, Complex, ConvOptions, CrossEntropyOptions, Divisor, FourierNorm, GridSample,
-    Interpolation, Meeting, Outside, QuantileKind, Resize, Rhs, Tensor, concat, stack,
+    Interpolation, Lu, Meeting, Outside, QuantileKind, Resize, Rhs, Tensor, concat, stack,
 };

@@ -14,6 +14,7 @@ mod counting_methods;
 mod einsum;
 mod fourier_methods;
 mod layout_methods;
+mod linear_methods;
 mod loss_methods;
 mod math_methods;
 mod nn_methods;
@@ -30,6 +31,7 @@ mod special_methods;
 mod statistics_methods;
 
 pub use fourier_methods::{Complex, FourierNorm};
+pub use linear_methods::Lu;
 pub use loss_methods::CrossEntropyOptions;
 pub use nn_methods::AttentionOptions;
 pub use order_methods::QuantileKind;
