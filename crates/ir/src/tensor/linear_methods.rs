@@ -46,7 +46,10 @@ impl<'g> Tensor<'g> {
             pivots.push(pivot);
             let leading = a.slice(-2, k, k + 1);
             let below = rows.greater(at);
-            let factor = below.select(a.slice(-1, k, k + 1), 0.0) / leading.slice(-1, k, k + 1);
+            // A column of zeros is eliminated already.
+            let leader = leading.slice(-1, k, k + 1);
+            let leader = leader.equals(0.0).select(1.0, leader);
+            let factor = below.select(a.slice(-1, k, k + 1), 0.0) / leader;
             let rest = a - factor * columns.greater(at).select(leading, 0.0);
             a = below.and_stretched(columns.equals(at)).select(factor, rest);
         }
@@ -95,10 +98,12 @@ impl<'g> Tensor<'g> {
         known.unwrap_or(b).cast(self.dtype())
     }
 
-    /// The X of A·X = `b` for this square A; `b` is `[.., n, r]`, or vectors `[.., n]` where it has an axis less than A.
+    /// The X of A·X = `b` for this square A; `b` is `[.., n, r]`, or vectors: `[n]`, or `[.., n]` with A's leading axes. Of a
+    /// singular A, elements are infinite or NaN.
     #[track_caller]
     pub fn solve(self, b: Tensor<'g>) -> Tensor<'g> {
-        if b.value.is_some() && b.rank() + 1 == self.rank() {
+        let rows_of_a = self.shape().without(&[self.rank().saturating_sub(1)]);
+        if b.value.is_some() && self.rank() > 1 && (b.rank() == 1 || b.shape() == rows_of_a) {
             return self.solve(b.expand(b.rank())).squeeze(-1);
         }
         let op = "solve";
@@ -114,7 +119,7 @@ impl<'g> Tensor<'g> {
         lu.packed.solve_triangular(lu.packed.solve_triangular(b, false, true), true, false)
     }
 
-    /// The inverse of each square matrix; infinite or NaN for a singular one.
+    /// The inverse of each square matrix: see [`Tensor::solve`].
     #[track_caller]
     pub fn inverse(self) -> Tensor<'g> {
         let Some((lead, n, _)) = self.square_matrices("inverse") else { return self.poison() };

@@ -15,7 +15,8 @@ pub const TABLE: &[Entry] = &[
     ("cholesky_inverse", |c| {
         let l = c.x()?;
         let n = *sizes(l).last().unwrap_or(&0);
-        one(cholesky_solved(l, c.g.eye(l.dtype(), n, n), c.flag(1, "upper", false)?))
+        let eye = c.g.eye(l.dtype(), n, n).broadcast(&l.shape());
+        one(cholesky_solved(l, eye, c.flag(1, "upper", false)?))
     }),
     ("linalg.solve_triangular", |c| {
         let (a, b) = (c.x()?, c.tensor(1, "B")?);
