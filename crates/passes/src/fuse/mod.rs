@@ -392,7 +392,8 @@ fn split_last(kernel: &LoopKernel, rows: usize, n: usize) -> Option<LoopKernel> 
     if kernel.extents == [rows, n] {
         return Some(kernel.clone());
     }
-    if kernel.extents == [rows * n] {
+    // Rows of no elements have no border to split at.
+    if n > 0 && kernel.extents == [rows * n] {
         return Some(kernel.split_axis(0, n));
     }
     None
