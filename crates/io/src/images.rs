@@ -1,6 +1,7 @@
 //! Labelled images: what every data set of pictures becomes.
 
-use crate::{Digits, IoError};
+use crate::{Columns, Digits, IoError};
+use onestep_ir::Array;
 
 /// Images and their labels, in equal order.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,6 +36,15 @@ impl LabelledImages {
     /// Pixels of an image.
     pub fn pixels(&self) -> usize {
         self.height * self.width
+    }
+
+    /// As samples for a loader: images, `f32[height·width]`, and labels, `i32`.
+    ///
+    /// # Errors
+    /// [`IoError::Array`] if there are not as many pixels as `len` images have.
+    pub fn into_columns(self) -> Result<Columns, IoError> {
+        let images = Array::new(&[self.len(), self.pixels()], &self.images)?;
+        Columns::new([images, Array::new(&[self.len()], &self.labels)?])
     }
 
     /// The images numbered `rows`, in that order.

@@ -50,7 +50,7 @@ pub use onestep_optim::{
 };
 pub use onestep_runtime::{
     Binding, Bound, CompileEvent, Device, Error, Executable, Feeds, Options, Outputs, Program, Report, State,
-    Traffic,
+    Traffic, ValueDigest,
 };
 pub use step::{CompiledStep, TrainingStep, compile, compile_training_step, compile_with_backward};
 
