@@ -51,15 +51,6 @@ pub enum IoError {
         source: IdxError,
     },
 
-    /// An image asked for by a number that there is none of.
-    #[error("there is no image {row}; there are {images}, counted from 0")]
-    NoSuchImage {
-        /// The number asked for.
-        row: usize,
-        /// How many images there are.
-        images: usize,
-    },
-
     /// Tokens are fewer than one window needs, or than one bigram.
     #[error(
         "the text has {found} bytes, but at least {needed} are needed; shorten the window or give more text"

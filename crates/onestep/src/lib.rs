@@ -72,4 +72,6 @@ mod pages {
     struct GraphPage;
     #[doc = include_str!("../../../docs/state.md")]
     struct StatePage;
+    #[doc = include_str!("../../../docs/checkpoints.md")]
+    struct CheckpointsPage;
 }

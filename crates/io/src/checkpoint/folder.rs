@@ -2,6 +2,7 @@
 
 use super::{Checkpoint, CheckpointError, Manifest, write};
 use crate::IoError;
+use crate::atomic::{folder_of, sync_folder};
 use crate::safetensors::{Tensors, Through, plain};
 use std::fs;
 use std::io;
@@ -26,7 +27,9 @@ impl CheckpointFolder {
     pub fn open(path: impl AsRef<Path>, keep: usize) -> Result<CheckpointFolder, IoError> {
         let path = path.as_ref();
         let unwritable = |source| IoError::Unwritable { path: path.into(), source };
-        fs::create_dir_all(path).map_err(unwritable)?;
+        if !path.is_dir() {
+            fs::create_dir_all(path).and_then(|()| sync_folder(folder_of(path))).map_err(unwritable)?;
+        }
         for entry in fs::read_dir(path).map_err(unwritable)? {
             let entry = entry.map_err(unwritable)?;
             let name = entry.file_name();

@@ -22,10 +22,9 @@ pub struct Position {
 }
 
 /// What becomes of the last samples of an epoch, which do not fill a batch.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Last {
     /// They are left out of this epoch; another order leaves out others.
-    #[default]
     Drop,
     /// They are a smaller batch. A program with a variable first dimension compiles once for it.
     Keep,
@@ -55,14 +54,14 @@ impl std::fmt::Debug for Batches {
 }
 
 impl Batches {
-    /// Batches of `batch` samples in the dataset's own order; those left over are dropped.
+    /// Batches of `batch` samples in the dataset's own order; `last` is what becomes of those left over.
     ///
     /// # Errors
-    /// [`IoError::NoBatch`] if the dataset or the batch is empty, or there are too few samples for one.
-    pub fn new(dataset: impl Dataset + 'static, batch: usize) -> Result<Batches, IoError> {
+    /// [`IoError::NoBatch`] if the dataset or the batch is empty, or there are too few samples for one that is not smaller.
+    pub fn new(dataset: impl Dataset + 'static, batch: usize, last: Last) -> Result<Batches, IoError> {
         let (fields, len) = (dataset.fields(), dataset.len());
         let dataset = Arc::new(dataset);
-        let made = Batches { dataset, fields, len, batch, seed: None, last: Last::Drop, rank: 0, ranks: 1 };
+        let made = Batches { dataset, fields, len, batch, seed: None, last, rank: 0, ranks: 1 };
         match len {
             0 => Err(made.no_batch()),
             _ => made.checked(),
@@ -74,19 +73,11 @@ impl Batches {
         Batches { seed: Some(seed), ..self }
     }
 
-    /// What becomes of the samples left over.
-    ///
-    /// # Errors
-    /// [`IoError::KeepShards`] for [`Last::Keep`] on several ranks, whose last batches might differ in number.
-    pub fn last(self, last: Last) -> Result<Batches, IoError> {
-        Batches { last, ..self }.checked()
-    }
-
     /// The share of process `rank` of `ranks`, in batches of the size given for each. All ranks have equally many batches.
     ///
     /// # Errors
-    /// [`IoError::Rank`] if `rank` is not below `ranks`; [`IoError::NoBatch`] if there is no batch for all; those of
-    /// [`Batches::last`].
+    /// [`IoError::Rank`] if `rank` is not below `ranks`; [`IoError::NoBatch`] if there is no batch for all;
+    /// [`IoError::KeepShards`] for [`Last::Keep`] on several ranks, some of which might lack the last batch.
     pub fn shard(self, rank: usize, ranks: usize) -> Result<Batches, IoError> {
         if rank >= ranks {
             return Err(IoError::Rank { rank, ranks });

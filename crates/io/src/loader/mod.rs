@@ -4,12 +4,12 @@
 //! position; a [`Loader`] runs it ahead of the consumer. So the batches depend on seed and position alone, never on timing.
 //!
 //! ```
-//! use onestep_io::{Batches, Columns, Loader, Position};
+//! use onestep_io::{Batches, Columns, Last, Loader, Position};
 //! use onestep_ir::Array;
 //!
 //! let images = Array::new(&[10, 2], &[0.5f32; 20])?;
 //! let labels = Array::new(&[10], &[0i32, 1, 2, 3, 4, 5, 6, 7, 8, 9])?;
-//! let batches = Batches::new(Columns::new([images, labels])?, 4)?.shuffled(1);
+//! let batches = Batches::new(Columns::new([images, labels])?, 4, Last::Drop)?.shuffled(1);
 //! let mut loader = Loader::start(batches, Position::default())?;
 //! for _ in 0..3 {
 //!     let batch = loader.next()?; // &[images, labels], as a program takes them

@@ -24,25 +24,26 @@ fn epoch(batches: &Batches, epoch: u64) -> Vec<Vec<i32>> {
 
 #[test]
 fn an_epoch_has_every_sample_once_in_an_order_of_its_own() {
-    let batches = Batches::new(numbers(23), 5).unwrap().shuffled(4).last(Last::Keep).unwrap();
+    let batches = Batches::new(numbers(23), 5, Last::Keep).unwrap().shuffled(4);
     let [first, second] = [0, 1].map(|e| epoch(&batches, e));
     assert_eq!(first.iter().map(Vec::len).collect::<Vec<_>>(), [5, 5, 5, 5, 3]);
     assert_ne!(first, second);
     for epoch in [first, second] {
         assert_eq!(epoch.concat().into_iter().collect::<BTreeSet<_>>(), (0..23).collect());
     }
-    let other = Batches::new(numbers(23), 5).unwrap().shuffled(5);
+    let other = Batches::new(numbers(23), 5, Last::Drop).unwrap().shuffled(5);
     assert_ne!(epoch(&batches, 0)[..4], epoch(&other, 0));
-    let plain = Batches::new(numbers(4), 2).unwrap();
+    let plain = Batches::new(numbers(4), 2, Last::Drop).unwrap();
     assert_eq!(epoch(&plain, 7), [[0, 1], [2, 3]]);
 }
 
 #[test]
 fn what_is_left_over() {
-    let new = |n| Batches::new(numbers(n), 4).unwrap();
-    assert_eq!(epoch(&new(10), 0).concat(), (0..8).collect::<Vec<_>>());
-    assert_eq!(new(8).last(Last::Keep).unwrap().per_epoch(), 2);
-    let padded = new(10).last(Last::Pad).unwrap();
+    let new = |n, last| Batches::new(numbers(n), 4, last).unwrap();
+    assert_eq!(epoch(&new(10, Last::Drop), 0).concat(), (0..8).collect::<Vec<_>>());
+    assert_eq!(new(8, Last::Keep).per_epoch(), 2);
+    assert_eq!(epoch(&new(3, Last::Keep), 0), [[0, 1, 2]]);
+    let padded = new(10, Last::Pad);
     assert_eq!(padded.per_epoch(), 3);
     let mut arrays = padded.get(Position { epoch: 0, batch: 1 }).unwrap();
     assert_eq!(arrays[2].as_slice::<f32>().unwrap(), [1.0; 4]);
@@ -54,9 +55,9 @@ fn what_is_left_over() {
 
 #[test]
 fn ranks_together_are_one_larger_process() {
-    let whole = Batches::new(numbers(29), 6).unwrap().shuffled(9);
+    let whole = Batches::new(numbers(29), 6, Last::Drop).unwrap().shuffled(9);
     let ranks: Vec<Batches> = (0..3)
-        .map(|rank| Batches::new(numbers(29), 2).unwrap().shuffled(9).shard(rank, 3).unwrap())
+        .map(|rank| Batches::new(numbers(29), 2, Last::Drop).unwrap().shuffled(9).shard(rank, 3).unwrap())
         .collect();
     for e in 0..2 {
         let shares: Vec<_> = ranks.iter().map(|b| epoch(b, e)).collect();
@@ -65,7 +66,7 @@ fn ranks_together_are_one_larger_process() {
         }
     }
     // Padded, every rank has a last batch, be it without a sample.
-    let padded = |rank| Batches::new(numbers(7), 2).unwrap().last(Last::Pad).unwrap().shard(rank, 3).unwrap();
+    let padded = |rank| Batches::new(numbers(7), 2, Last::Pad).unwrap().shard(rank, 3).unwrap();
     let weights = |rank: usize| {
         let arrays = padded(rank).get(Position { epoch: 0, batch: 1 }).unwrap();
         arrays[2].as_slice::<f32>().unwrap().to_vec()
@@ -75,7 +76,7 @@ fn ranks_together_are_one_larger_process() {
 
 #[test]
 fn batches_that_cannot_be() {
-    let new = |n, batch| Batches::new(numbers(n), batch);
+    let new = |n, batch| Batches::new(numbers(n), batch, Last::Drop);
     assert!(matches!(new(0, 1), Err(IoError::NoBatch { samples: 0, .. })));
     assert!(matches!(new(3, 0), Err(IoError::NoBatch { batch: 0, .. })));
     assert!(matches!(new(3, 4), Err(IoError::NoBatch { samples: 3, batch: 4, ranks: 1 })));
@@ -83,7 +84,7 @@ fn batches_that_cannot_be() {
     assert!(matches!(new(9, 4).unwrap().shard(2, 2), Err(IoError::Rank { rank: 2, ranks: 2 })));
     assert!(matches!(new(9, 4).unwrap().shard(0, 0), Err(IoError::Rank { .. })));
     assert!(matches!(new(9, 2).unwrap().shard(0, usize::MAX), Err(IoError::NoBatch { .. })));
-    let kept = new(9, 2).unwrap().last(Last::Keep).unwrap();
+    let kept = Batches::new(numbers(9), 2, Last::Keep).unwrap();
     assert!(matches!(kept.shard(0, 2), Err(IoError::KeepShards { ranks: 2 })));
     let beyond = Position { epoch: 0, batch: 2 };
     assert!(matches!(new(9, 4).unwrap().get(beyond), Err(IoError::Position { batches: 2, .. })));
@@ -96,7 +97,7 @@ fn batches_that_cannot_be() {
 
 #[test]
 fn a_loader_gives_what_batches_give_and_is_taken_up_anywhere() {
-    let batches = || Batches::new(numbers(11), 3).unwrap().shuffled(2).last(Last::Keep).unwrap();
+    let batches = || Batches::new(numbers(11), 3, Last::Keep).unwrap().shuffled(2);
     let (mut all, mut places) = (vec![], vec![Position::default()]);
     let mut loader = Loader::start(batches(), Position::default()).unwrap();
     for _ in 0..10 {
@@ -115,7 +116,8 @@ fn a_loader_gives_what_batches_give_and_is_taken_up_anywhere() {
 
 #[test]
 fn arrays_are_used_again_and_a_clone_is_the_callers_own() {
-    let mut loader = Loader::start(Batches::new(numbers(64), 2).unwrap(), Position::default()).unwrap();
+    let mut loader =
+        Loader::start(Batches::new(numbers(64), 2, Last::Drop).unwrap(), Position::default()).unwrap();
     let mut kept = loader.next().unwrap()[0].clone();
     let before = kept.clone();
     let mut addresses = BTreeSet::new();
@@ -140,7 +142,8 @@ fn a_failure_reaches_the_consumer_once_and_in_its_place() {
             }
         };
         let set = from_fn(8, [Field::new(DType::U8, &[1])], read);
-        let mut loader = Loader::start(Batches::new(set, 2).unwrap(), Position::default()).unwrap();
+        let mut loader =
+            Loader::start(Batches::new(set, 2, Last::Drop).unwrap(), Position::default()).unwrap();
         assert_eq!(loader.next().unwrap()[0].bytes(), [0, 1]);
         assert_eq!(loader.next().unwrap()[0].bytes(), [2, 3]);
         let error = loader.next().unwrap_err();
@@ -157,7 +160,7 @@ fn a_failure_reaches_the_consumer_once_and_in_its_place() {
 fn a_closure_that_writes_the_wrong_field() {
     let set = |read: fn(usize, &mut Row<'_>) -> Result<(), SampleError>| {
         let set = from_fn(1, [Field::new(DType::F32, &[2])], read);
-        Batches::new(set, 1).unwrap().get(Position::default()).unwrap_err().to_string()
+        Batches::new(set, 1, Last::Drop).unwrap().get(Position::default()).unwrap_err().to_string()
     };
     assert!(set(|_, row| Ok(row.field::<i32>(0).map(|_| ())?)).contains("f32"));
     assert!(set(|_, row| Ok(row.bytes(1).map(|_| ())?)).contains("no field 1"));
@@ -167,7 +170,10 @@ fn a_closure_that_writes_the_wrong_field() {
 fn truth_values_are_0_or_1() {
     let read = |_: usize, row: &mut Row<'_>| Ok(row.bytes(0)?.copy_from_slice(&[0, 2, 255]));
     let set = from_fn(1, [Field::new(DType::Bool, &[3])], read);
-    assert_eq!(Batches::new(set, 1).unwrap().get(Position::default()).unwrap()[0].bytes(), [0, 1, 1]);
+    assert_eq!(
+        Batches::new(set, 1, Last::Drop).unwrap().get(Position::default()).unwrap()[0].bytes(),
+        [0, 1, 1]
+    );
 }
 
 /// It stops although it has batches left to read, and nothing of it stays.
@@ -176,12 +182,12 @@ fn dropping_ends_the_thread() {
     let alive = Arc::new(AtomicUsize::new(0));
     let (count, held) = (Arc::new(AtomicUsize::new(0)), alive.clone());
     let reads = count.clone();
-    let set = from_fn(1 << 40, [Field::new(DType::U8, &[])], move |_, _| {
+    let set = from_fn(usize::MAX, [Field::new(DType::U8, &[])], move |_, _| {
         held.fetch_add(0, Ordering::Relaxed);
         reads.fetch_add(1, Ordering::Relaxed);
         Ok(())
     });
-    let mut loader = Loader::start(Batches::new(set, 1).unwrap(), Position::default()).unwrap();
+    let mut loader = Loader::start(Batches::new(set, 1, Last::Drop).unwrap(), Position::default()).unwrap();
     loader.next().unwrap();
     drop(loader);
     assert_eq!(Arc::strong_count(&alive), 1, "the dataset went with the thread");

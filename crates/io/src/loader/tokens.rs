@@ -205,10 +205,10 @@ fn read_at(file: &File, mut bytes: &mut [u8], mut place: u64) -> io::Result<()> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Batches, Position};
+    use crate::{Batches, Last, Position};
 
     fn window(windows: TokenWindows, index: usize) -> Result<[Vec<i32>; 2], IoError> {
-        let batches = Batches::new(windows, 1)?;
+        let batches = Batches::new(windows, 1, Last::Drop)?;
         let arrays = batches.get(Position { epoch: 0, batch: index as u64 })?;
         Ok([0, 1].map(|i| arrays[i].as_slice::<i32>().unwrap().to_vec()))
     }

@@ -3,6 +3,7 @@
 
 mod common;
 
+mod checkpoints;
 mod contracts;
 mod decode;
 mod dropout;
@@ -12,5 +13,6 @@ mod indices;
 mod numerics;
 mod oracle;
 mod overflow;
+mod replay;
 mod training;
 mod ways;

@@ -7,7 +7,7 @@ use super::{Task, schedule};
 use crate::records::EvalRecord;
 use crate::report::format::count;
 use onestep::io::text::{BigramModel, Split, shakespeare, split};
-use onestep::io::{Batches, Digest, Position, SplitMix64, Tokens};
+use onestep::io::{Batches, Digest, Last, Position, SplitMix64, Tokens};
 use onestep::nn::GptInit;
 use onestep::prelude::*;
 
@@ -74,7 +74,11 @@ impl Text {
             batch,
             seed: args.seed,
             train,
-            val: Batches::new(Tokens::bytes(val).windows(shape.context, shape.context)?, EVAL_BATCH)?,
+            val: Batches::new(
+                Tokens::bytes(val).windows(shape.context, shape.context)?,
+                EVAL_BATCH,
+                Last::Drop,
+            )?,
             baseline: BigramModel::fit(train).nats_per_byte(val)?,
             evaluation: compile(&gpt_graph(&shape, GptInit::Gpt2, EVAL_BATCH)?, device)?,
             writer: compile(&gpt_writer(&shape)?, device)?,
@@ -120,7 +124,7 @@ impl Task for Text {
     /// Every window of the text, in random order.
     fn batches(&self) -> Result<Batches, CommandError> {
         let windows = Tokens::bytes(self.train).windows(self.shape.context, 1)?;
-        Ok(Batches::new(windows, self.batch)?.shuffled(self.seed))
+        Ok(Batches::new(windows, self.batch, Last::Drop)?.shuffled(self.seed))
     }
     fn data(&self) -> Digest {
         Digest::of_bytes(self.train)

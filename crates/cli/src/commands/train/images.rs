@@ -122,8 +122,8 @@ impl Images {
             network,
             pixels,
             data: Digest::of_all(digests),
-            train: Batches::new(train, batch)?.shuffled(args.seed),
-            test: Batches::new(test.into_columns()?, EVAL_BATCH)?.last(Last::Keep)?,
+            train: Batches::new(train, batch, Last::Drop)?.shuffled(args.seed),
+            test: Batches::new(test.into_columns()?, EVAL_BATCH, Last::Keep)?,
             batch,
             evaluation: compile(&graph, device)?,
         };

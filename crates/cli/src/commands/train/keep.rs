@@ -55,16 +55,19 @@ impl Keeper {
         let state = step.init(plan.seed)?;
         let identity = identity(args, step, task, plan, &state)?;
         let start = match &args.keep.resume {
-            Some(folder) => resume(folder, state, &identity, plan)?,
-            None => Start {
-                folder: RunFolder::create(task.name(), args.out.as_deref())?,
-                state,
-                done: 0,
-                steps: vec![],
-                evals: vec![],
-                data: Position::default(),
-                notes: vec![],
-            },
+            Some(folder) => resume(folder, state, &identity, args, plan)?,
+            None => {
+                check_values(args, 0, plan)?;
+                Start {
+                    folder: RunFolder::create(task.name(), args.out.as_deref())?,
+                    state,
+                    done: 0,
+                    steps: vec![],
+                    evals: vec![],
+                    data: Position::default(),
+                    notes: vec![],
+                }
+            }
         };
         let KeepArgs { checkpoint_every, checkpoints, record, record_values, .. } = args.keep;
         let recording = match record || record_values.is_some() {
@@ -193,7 +196,13 @@ fn identity(
 }
 
 /// The newest checkpoint of the run in `path`, if this run may go on from it.
-fn resume(path: &Path, mut state: State, identity: &Manifest, plan: &Plan) -> Result<Start, CommandError> {
+fn resume(
+    path: &Path,
+    mut state: State,
+    identity: &Manifest,
+    args: &TrainArgs,
+    plan: &Plan,
+) -> Result<Start, CommandError> {
     let newest = newest_checkpoint(path.join(CHECKPOINTS)).map_err(|e| match e {
         IoError::Checkpoint { source: CheckpointError::None, .. } => CommandError::Usage(format!(
             "{e}; a run writes them with --checkpoint-every, and when Ctrl-C ends it"
@@ -218,11 +227,25 @@ fn resume(path: &Path, mut state: State, identity: &Manifest, plan: &Plan) -> Re
             plan.steps
         )));
     }
+    check_values(args, done, plan)?;
     state.restore(&newest.checkpoint.tensors)?;
     notes.push(format!("going on after step {done}"));
     let folder = RunFolder::resume(path, done)?;
     let (steps, evals) = RunFolder::read_metrics(path)?;
     Ok(Start { folder, state, done, steps, evals, data: manifest.data, notes })
+}
+
+/// Refuses to record the values of a step that this run does not take.
+fn check_values(args: &TrainArgs, done: u64, plan: &Plan) -> Result<(), CommandError> {
+    let steps = done + 1..=plan.steps;
+    match args.keep.record_values.filter(|n| !steps.contains(n)) {
+        Some(n) => Err(CommandError::Usage(format!(
+            "--record-values {n} is none of the steps that this run takes, {} to {}",
+            steps.start(),
+            steps.end()
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// The line of a record that is for its run.
