@@ -168,7 +168,10 @@ fn a_closure_that_writes_the_wrong_field() {
 
 #[test]
 fn truth_values_are_0_or_1() {
-    let read = |_: usize, row: &mut Row<'_>| Ok(row.bytes(0)?.copy_from_slice(&[0, 2, 255]));
+    let read = |_: usize, row: &mut Row<'_>| {
+        row.bytes(0)?.copy_from_slice(&[0, 2, 255]);
+        Ok(())
+    };
     let set = from_fn(1, [Field::new(DType::Bool, &[3])], read);
     assert_eq!(
         Batches::new(set, 1, Last::Drop).unwrap().get(Position::default()).unwrap()[0].bytes(),
