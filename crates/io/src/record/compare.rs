@@ -45,7 +45,7 @@ pub enum Inside {
     Equal,
     /// Not both have recorded the values of this step.
     NotRecorded,
-    /// The graphs are different, so that their ops cannot be compared.
+    /// The graphs have other values, so that these cannot be compared.
     OtherGraph,
 }
 
@@ -130,23 +130,30 @@ fn part(a: &RecordedStep, b: &RecordedStep, equal: Option<u64>) -> Parting {
         differ(&a.step.state, &b.step.state).into_iter().map(|i| a.run.tensors[i].clone()).collect();
     // `%12` before `%112`; what no op computes first: somebody else has changed it.
     tensors.sort_by_key(|t| t.update.as_ref().map(|u| (u.value.len(), u.value.clone())));
-    let inside = if a.run.graph != b.run.graph {
-        Inside::OtherGraph
-    } else if a.step.values.is_empty() || b.step.values.len() != a.step.values.len() {
-        Inside::NotRecorded
-    } else {
-        let pairs = a.step.values.iter().zip(&b.step.values);
-        match pairs.into_iter().find(|(x, y)| x.digest != y.digest) {
-            Some((value, _)) => Inside::Op(value.clone()),
-            None => Inside::Equal,
-        }
-    };
     Parting {
         step: a.step.step,
         equal,
         runs: [a.run.clone(), b.run.clone()],
         inputs: inputs.into_iter().map(|i| a.run.inputs[i].clone()).collect(),
         tensors,
-        inside,
+        inside: inside(&a.step.values, &b.step.values),
+    }
+}
+
+/// The first value in the graph's order that differs. Graphs that differ only in lines of source or first values of state
+/// have the same values.
+fn inside(a: &[RecordedValue], b: &[RecordedValue]) -> Inside {
+    let same = |x: &RecordedValue, y: &RecordedValue| {
+        (&x.origin.value, &x.origin.op, &x.ty) == (&y.origin.value, &y.origin.op, &y.ty)
+    };
+    if a.is_empty() || b.is_empty() {
+        return Inside::NotRecorded;
+    }
+    if a.len() != b.len() || !a.iter().zip(b).all(|(x, y)| same(x, y)) {
+        return Inside::OtherGraph;
+    }
+    match a.iter().zip(b).find(|(x, y)| x.digest != y.digest) {
+        Some((value, _)) => Inside::Op(value.clone()),
+        None => Inside::Equal,
     }
 }
