@@ -36,10 +36,13 @@ fn text(p: &Parting) -> String {
     // Writing to a string cannot fail.
     for (name, run) in ["a", "b"].iter().zip(&p.runs) {
         let RunLine { onestep, device, threads, .. } = &**run;
-        let _ = writeln!(t, "  {name}: onestep {onestep}, {device}, {threads} threads");
+        let _ = writeln!(t, "  {name}: onestep {onestep}, device {device}, threads {threads}");
     }
     for (name, [a, b]) in settings(p) {
         let _ = writeln!(t, "  {name} is {a} in a, {b} in b");
+    }
+    if p.runs[0].graph != p.runs[1].graph {
+        t += "  their graphs are different\n";
     }
     if !p.inputs.is_empty() {
         let _ =
@@ -65,7 +68,7 @@ fn text(p: &Parting) -> String {
             "op: none differs when they run one by one; fusion, the memory plan or something outside the step is to blame"
         ),
         Inside::OtherGraph => {
-            writeln!(t, "op: the graphs are different, so that their ops cannot be compared")
+            writeln!(t, "op: the graphs have other values, so that these cannot be compared")
         }
         Inside::NotRecorded if p.step == 0 || !p.inputs.is_empty() => Ok(()),
         Inside::NotRecorded => writeln!(
@@ -99,6 +102,7 @@ fn as_json(p: &Parting) -> Value {
         "identical": false,
         "step": p.step,
         "equal_step": p.equal,
+        "runs": p.runs.each_ref().map(|r| json!({"onestep": r.onestep, "device": r.device, "threads": r.threads})),
         "inputs": p.inputs,
         "tensor": first.map(|t| &t.name),
         "tensor_op": first.and_then(|t| t.update.as_ref()),

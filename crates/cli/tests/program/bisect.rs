@@ -60,6 +60,7 @@ fn one_bit_of_one_parameter() {
     let json: serde_json::Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!((said.code, &json["step"], &json["equal_step"]), (Some(1), &4.into(), &3.into()));
     assert_eq!(json["first_op"]["op"], "matmul");
+    assert_eq!(json["runs"][1]["device"], "cpu");
     assert!(json["first_op"]["at"].as_str().unwrap().contains(".rs:"), "{json}");
 
     // Whoever begins to record after it sees the parameter itself.
@@ -85,6 +86,11 @@ fn other_data_and_other_first_values() {
     }
     let said = run(folder.path(), "bisect a lr");
     assert!(said.code == Some(1) && said.out.contains("tensor: opt/lr"), "{}", said.out);
+    assert!(
+        said.out.contains("their graphs are different"),
+        "the first value of opt/lr is in it: {}",
+        said.out
+    );
 }
 
 #[test]
