@@ -58,7 +58,7 @@ pub use onestep_optim::{
 pub use onestep_passes::precision::{Precision, precision};
 pub use onestep_runtime::{
     Binding, Bound, CompileEvent, Device, Error, Executable, Feeds, Options, Outputs, Program, Report, State,
-    Traffic,
+    Traffic, ValueDigest,
 };
 pub use population::{CompiledPopulation, Population, PopulationError};
 pub use recompute::Recompute;
@@ -90,4 +90,6 @@ mod pages {
     struct MemoryPage;
     #[doc = include_str!("../../../docs/transformations.md")]
     struct TransformationsPage;
+    #[doc = include_str!("../../../docs/checkpoints.md")]
+    struct CheckpointsPage;
 }

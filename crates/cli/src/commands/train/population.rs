@@ -14,6 +14,7 @@ use crate::records::{EvalRecord, MetricsLine, StepRecord};
 use crate::report::Report as RunReport;
 use crate::run_folder::RunFolder;
 use onestep::CompiledPopulation;
+use onestep::io::{Loader, Position};
 use onestep::prelude::*;
 use serde::Serialize;
 use std::time::Instant;
@@ -73,10 +74,11 @@ pub fn train(
     let base_rate = state.get("opt/lr")?.to_f64().first().copied().unwrap_or_default();
     let (mut steps, mut evals): (Vec<StepRecord>, Vec<EvalRecord>) = (vec![], vec![]);
     let mut ranked = vec![];
+    let mut loader = Loader::start(task.batches()?, Position::default())?;
     for n in 1..=plan.steps {
-        let inputs = task.next()?;
+        let inputs = loader.next()?;
         let start = Instant::now();
-        let losses = population.run(&mut state, &inputs)?.array("loss")?.to_f64();
+        let losses = population.run(&mut state, inputs)?.array("loss")?.to_f64();
         let seconds = start.elapsed().as_secs_f64();
         let record = StepRecord {
             step: n,
