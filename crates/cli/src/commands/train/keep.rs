@@ -188,7 +188,7 @@ fn identity(
         .setting("--batch", task.batch())
         // As the step has it, so that 1e-3 is 0.001.
         .setting("--lr", state.scalar("opt/lr")? as f32)
-        .setting("--precision", args.precision)
+        .setting("--precision", args.precision.name())
         .setting("the data", task.data());
     if let Some(network) = network {
         identity = identity.setting("--model", network);
