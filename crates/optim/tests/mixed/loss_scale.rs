@@ -116,7 +116,7 @@ fn a_graph_of_f64_keeps_its_digits() {
         let mut state = first_state(&graph);
         let x = Array::from_f64(DType::F64, &[3], &[0.1, 1e-30, 3.0]).unwrap();
         for _ in 0..3 {
-            run_arrays(&graph, &[x.clone()], &mut state).unwrap();
+            run_arrays(&graph, std::slice::from_ref(&x), &mut state).unwrap();
         }
         get(&state, "w")
     };
