@@ -108,7 +108,7 @@ mod tests {
         let graph = deep(3);
         let x = onestep_ir::Array::new(&[16, 4], &[0.01f32; 64]).unwrap();
         let run = |g: &Graph| {
-            let mut state = graph.states.iter().map(|s| (s.name.to_string(), s)).fold(
+            let mut state = graph.states.iter().map(|s| (s.name.clone(), s)).fold(
                 std::collections::BTreeMap::new(),
                 |mut all, (name, s)| {
                     let sizes = graph.ty(s.value).sizes();
