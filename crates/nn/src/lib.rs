@@ -57,9 +57,9 @@ pub use activation::Activation;
 pub use attention::attention;
 pub use bert::Bert;
 pub use cnn::Cnn;
-pub use dropout::dropout;
+pub use dropout::{alpha_dropout, alpha_dropout_channels, dropout, dropout_channels, stochastic_depth};
 pub use gpt::{Gpt, GptInit};
-pub use images::{BatchNorm, Conv2d, batch_norm, conv2d, conv2d_with, group_norm};
+pub use images::{BatchNorm, Conv2d, batch_norm, conv2d, conv2d_with, group_norm, instance_norm};
 pub use init::{Fan, Spread, WeightInit};
 pub use layers::{
     LinearOptions, embedding, embedding_with, layer_norm, linear, linear_no_bias, linear_with, rms_norm,

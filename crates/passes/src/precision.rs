@@ -109,13 +109,13 @@ const TABLE: &[Row] = &[
         what: "copies, views and choices of elements",
         ops: &[
             "reshape", "transpose", "broadcast", "slice", "pad", "concat", "reverse", "gather", "gather_along",
-            "dynamic_slice", "dynamic_update_slice", "max_pool"
+            "dynamic_slice", "dynamic_update_slice", "max_pool", "barrier"
         ],
     },
     Row {
         rule: Rule::F32,
         what: "softmax, norms and losses",
-        ops: &["softmax", "log_softmax", "layer_norm", "rms_norm", "cross_entropy", "bce_with_logits"],
+        ops: &["softmax", "log_softmax", "layer_norm", "rms_norm", "cross_entropy", "bce_with_logits", "ctc_loss"],
     },
     Row {
         rule: Rule::F32,
@@ -144,8 +144,8 @@ const TABLE: &[Row] = &[
     },
     Row {
         rule: Rule::F32,
-        what: "what the graph says itself, and calls, whose bodies are treated alike",
-        ops: &["cast", "call"],
+        what: "what the graph says itself, and calls and scans, whose bodies are treated alike",
+        ops: &["cast", "call", "scan"],
     },
 ];
 
