@@ -4,8 +4,8 @@ use crate::attention::{EPS, block_with};
 use crate::gpt::Inits;
 use crate::layers::{embedding_with, layer_norm, linear_with};
 use crate::{Block, Gpt};
-use onestep_ir::ops::{AttentionAlign, AttentionLayout};
-use onestep_ir::{AttentionOptions, DType, GraphBuilder, Init, Role, Tensor};
+use onestep_ir::ops::AttentionLayout;
+use onestep_ir::{AttentionOptions, DType, GraphBuilder, Init, Role, Shape, Tensor};
 
 /// Path of the number of tokens so far.
 const LENGTH: &str = "cache/length";
@@ -21,7 +21,8 @@ impl Gpt {
     ///
     /// A call writes its rows of the caches in place and adds `time` to the length; more than `context` tokens, or one out
     /// of range, are an error and leave the length as it was. `time` is a number: 1 to write a text, more to read a prompt
-    /// in one call; both programs run on one state. What lies behind the length in the caches is not read.
+    /// in one call; both programs run on one state. What lies behind the length in the caches is masked, and must be
+    /// finite, as it is unless a call of several tokens failed: then zero the caches.
     #[track_caller]
     pub fn decode<'g>(&self, g: &'g GraphBuilder, tokens: Tensor<'g>) -> Tensor<'g> {
         let Gpt { vocab, width, layers, heads, context, init, .. } = *self;
@@ -37,7 +38,11 @@ impl Gpt {
             }
         };
         let length = g.state(LENGTH, Role::Scalar, DType::I32, &[], Init::ZEROS);
-        let end = length + time as f64;
+        let seen = {
+            let square = [1, 1, time, context];
+            let query = g.iota(DType::I32, square, 2) + length.broadcast(&Shape::fixed(&square));
+            g.iota(DType::I32, square, 3).less_equal(query)
+        };
         let Inits { embedding, inner, last } = Inits::new(init, layers);
         let table = embedding_with(g, "tok", tokens, vocab, width, embedding);
         let places = g.parameter("pos.weight", &[context, width], embedding).dynamic_slice(0, length, time);
@@ -61,12 +66,11 @@ impl Gpt {
                     grown.expand(0)
                 });
                 let layout = AttentionLayout::Bthd;
-                let align = AttentionAlign::BottomRight;
-                let options = AttentionOptions { layout, causal: true, align, ..AttentionOptions::default() };
-                q.attention_with(k, v, None, Some(end.reshape([1])), options)
+                let options = AttentionOptions { layout, causal: false, ..AttentionOptions::default() };
+                q.attention(k, v, Some(seen), options)
             });
         }
-        g.update(length, end, true);
+        g.update(length, length + time as f64, true);
         linear_with(g, "head", layer_norm(g, "norm", x, EPS), vocab, inner).squeeze(0)
     }
 }
