@@ -1,7 +1,7 @@
 //! Mapping over the op table: for every sample and every choice of mapped operands, the mapped op gives for each member
 //! what the op gives for that member's slices; then regions, state, updates and guards.
 
-use onestep_autodiff::{Names, Over, VmapError, gradients, vmap};
+use onestep_autodiff::{Names, Over, VmapError, gradients, hvp, vmap};
 use onestep_ir::interp::{Mode, run};
 use onestep_ir::op::{Range, Sample};
 use onestep_ir::testing::{
@@ -184,6 +184,20 @@ fn maps_nest() {
         let alone = outputs(&single, &[x, w]);
         assert_eq!(alone[0].reals(), &found[0].reals()[(i * 2 + j) * 6..][..6]);
     }
+}
+
+/// The whole Hessian: its product with every basis vector at once. That of x₀²x₁ + x₁x₂³.
+#[test]
+fn a_hessian_by_mapping_its_products() {
+    let g = GraphBuilder::new("hessian");
+    let (x, v) = (g.input("x", DType::F64, [3]), g.input("v", DType::F64, [3]));
+    let (a, b, c) = (x.at(0, 0), x.at(0, 1), x.at(0, 2));
+    g.output("hv", hvp(&g, a * a * b + b * c * c * c, &[(x, v)]).unwrap()[0].unwrap());
+    let graph = vmap(&g.build().unwrap(), 3, &Over { inputs: ["v"].into(), ..Over::default() }).unwrap();
+    let x = Dense::from_reals(DType::F64, &[3], vec![2.0, 3.0, 5.0]);
+    let basis = Dense::from_reals(DType::F64, &[3, 3], vec![1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]);
+    let hessian = outputs(&graph, &[x, basis]);
+    assert_eq!(hessian[0].reals(), [6.0, 4.0, 0.0, 4.0, 0.0, 75.0, 0.0, 75.0, 90.0]);
 }
 
 /// w ← w·(1 + x) under the guard "w < 3", and a count of refused steps.
