@@ -41,7 +41,9 @@ pub enum PopulationError {
         name: String,
     },
     /// [`Recompute::FitIn`] cuts the step of one.
-    #[error("a population is not made to fit in so many bytes; mark checkpoints in the graph, or train fewer members")]
+    #[error(
+        "a population is not made to fit in so many bytes; mark checkpoints in the graph, or train fewer members"
+    )]
     Recompute,
 }
 
