@@ -309,15 +309,18 @@ impl<'g> Mapper<'_, 'g> {
                 g.update(state.tensor, value.tensor, u.guarded);
                 continue;
             }
-            let mut value = value.wide(self.size);
-            if let Some(own) = own {
-                let loc = graph.def(u.value).and_then(|n| n.loc);
-                value = g.at(loc, || {
-                    let column = Shape([vec![self.size.into()], vec![1.into(); value.rank() - 1]].concat());
-                    own.tensor.reshape(column).select(value, state.tensor)
-                });
-            }
-            g.update(state.tensor, value, u.guarded);
+            let value = value.wide(self.size);
+            let Some(own) = own else {
+                g.update(state.tensor, value, u.guarded);
+                continue;
+            };
+            // The member's guard includes the graph's: it is asked once.
+            let loc = graph.def(u.value).and_then(|n| n.loc);
+            let value = g.at(loc, || {
+                let column = Shape([vec![self.size.into()], vec![1.into(); value.rank() - 1]].concat());
+                own.tensor.reshape(column).select(value, state.tensor)
+            });
+            g.update(state.tensor, value, false);
         }
         if let Some(guard) = self.guard.or(guard.map(|lane| lane.tensor)) {
             g.set_guard(guard);

@@ -157,15 +157,22 @@ fn an_output_that_is_full_or_gone() {
     assert_eq!(status.unwrap().code(), Some(1));
 }
 
-/// A loss that is not a number any more: the run stops, and the state that is kept is the last finite one.
 #[test]
 fn a_run_that_diverges() {
+    diverges("");
+}
+
+#[test]
+fn a_population_that_diverges() {
+    diverges("--population 2");
+}
+
+/// A loss that is not a number any more: the run stops, and the state that is kept is the last finite one.
+#[track_caller]
+fn diverges(more: &str) {
     let folder = tempfile::tempdir().unwrap();
-    run(folder.path(), "train digits --lr 1e6 --steps 200 --json --out kept").refused(&[
-        "the loss became",
-        "at step",
-        "--lr",
-    ]);
+    let arguments = format!("train digits --lr 1e6 --steps 200 --json --out kept {more}");
+    run(folder.path(), &arguments).refused(&["the loss became", "at step", "--lr"]);
     let kept = folder.path().join("kept");
     assert_eq!(names(&kept), ["metrics.jsonl", "model.safetensors"]);
     let metrics = fs::read_to_string(kept.join("metrics.jsonl")).unwrap();

@@ -125,12 +125,12 @@ fn each_member_has_its_own_guard() {
     let before: Vec<State> = (0..3).map(|k| population.member(&state, k).unwrap()).collect();
     let mut single = step(graph).compile(&cpu(2)).unwrap();
     for seed in 0..2 {
-        population.run(&mut state, &rows(8, seed)).unwrap();
+        population.run(&mut state, rows(8, seed)).unwrap();
     }
     for (k, mut alone) in before.into_iter().enumerate() {
         let (member, first) = (population.member(&state, k).unwrap(), guarded(&alone));
         for seed in 0..2 {
-            single.run(&mut alone, &rows(8, seed)).unwrap();
+            single.run(&mut alone, rows(8, seed)).unwrap();
         }
         assert_eq!(snapshot(&member), snapshot(&alone), "member {k}");
         let skipped = if k == 1 { 2.0 } else { 0.0 };
@@ -150,7 +150,7 @@ fn a_bad_index_stops_every_member() {
     assert!(error.contains("an index is out of range"), "{error}");
     assert_eq!(guarded(&state), before);
     assert_eq!(values(&state, "opt/skipped"), [1.0; 3]);
-    population.run(&mut state, &rows(8, 1)).unwrap();
+    population.run(&mut state, rows(8, 1)).unwrap();
     assert_eq!(values(&state, "opt/step"), [1.0; 3]);
 }
 
@@ -178,20 +178,20 @@ fn a_bad_index_of_one_member_stops_every_member() {
 fn a_member_goes_on_alone() {
     let graph = classifier(8);
     let (mut population, mut state) = population(graph.clone());
-    population.run(&mut state, &rows(8, 1)).unwrap();
+    population.run(&mut state, rows(8, 1)).unwrap();
     let mut second = population.member(&state, 1).unwrap();
     let mut single = step(graph.clone()).compile(&cpu(2)).unwrap();
-    population.run(&mut state, &rows(8, 2)).unwrap();
-    single.run(&mut second, &rows(8, 2)).unwrap();
+    population.run(&mut state, rows(8, 2)).unwrap();
+    single.run(&mut second, rows(8, 2)).unwrap();
     assert_eq!(snapshot(&second), snapshot(&population.member(&state, 1).unwrap()));
-    compile(&graph, &cpu(2)).unwrap().run(&mut second, &rows(8, 3)).unwrap();
+    compile(&graph, &cpu(2)).unwrap().run(&mut second, rows(8, 3)).unwrap();
 }
 
 /// Tensors of the whole population are bound like any other: the declared types have the axis.
 #[test]
 fn state_is_declared_with_the_axis() {
     let (mut population, mut state) = population(classifier(8));
-    population.run(&mut state, &rows(8, 1)).unwrap();
+    population.run(&mut state, rows(8, 1)).unwrap();
     let all = state.get("fc1.bias").unwrap();
     assert_eq!(all.shape(), [3, 16]);
     state.bind("fc1.bias", &all).unwrap();
