@@ -176,7 +176,7 @@ impl GraphBuilder {
     /// Takes the innermost open region, with its results, and what it uses from outside, each once, in the order of use.
     /// `None` when a result is poisoned or regions nest too deep (the mistake is on record).
     #[track_caller]
-    fn pop_region(&self, op: &str, results: &[Tensor<'_>]) -> Option<(Open, Vec<ValueId>)> {
+    pub(super) fn pop_region(&self, op: &str, results: &[Tensor<'_>]) -> Option<(Open, Vec<ValueId>)> {
         let (mut open, depth) = {
             let mut inner = self.inner.borrow_mut();
             (inner.regions.pop()?, inner.regions.len() + 1)

@@ -110,7 +110,7 @@ impl GraphBuilder {
         let (next, outputs) = body(&handles[..carries.len()], &handles[carries.len()..]);
         let failed = || Scanned { carries: poison(carries.len()), outputs: poison(outputs.len()) };
         if next.len() != carries.len() {
-            let _ = self.close_region("scan", &[]);
+            let _ = self.pop_region("scan", &[]);
             let what = format!("has {} carries, but its body gives {}", carries.len(), next.len());
             self.mistake("scan", &given, Mistake::new(what, "give the next value of each carry"));
             return failed();
