@@ -48,6 +48,8 @@ pub fn run(blocks: usize) -> Result<[usize; 3], Error> {
 #[allow(dead_code)]
 fn main() -> Result<(), Error> {
     let [plain, marked, fitted] = run(12)?.map(|bytes| bytes as f64 / 1e6);
-    println!("{plain:.1} MB as it is; {marked:.1} MB with every block a checkpoint; {fitted:.1} MB made to fit in between");
+    println!(
+        "{plain:.1} MB as it is; {marked:.1} MB with every block a checkpoint; {fitted:.1} MB made to fit in between"
+    );
     Ok(())
 }

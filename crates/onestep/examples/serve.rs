@@ -11,7 +11,16 @@ const CONTEXT: usize = 32;
 const VOCAB: usize = 16;
 
 fn model() -> Llama {
-    Llama { vocab: VOCAB, width: 32, hidden: 64, layers: 2, heads: 4, kv_heads: 2, context: CONTEXT, ..Llama::TINY_1_1B }
+    Llama {
+        vocab: VOCAB,
+        width: 32,
+        hidden: 64,
+        layers: 2,
+        heads: 4,
+        kv_heads: 2,
+        context: CONTEXT,
+        ..Llama::TINY_1_1B
+    }
 }
 
 /// Sequences that count up, from different numbers on.
@@ -28,7 +37,10 @@ pub fn run(steps: usize, path: &Path, prompt: &[i32], length: usize) -> Result<V
     let g = GraphBuilder::new("train");
     let (x, y) = (g.input("x", I32, [8, CONTEXT]), g.input("y", I32, [8, CONTEXT]));
     let loss = model().build(&g, x).cross_entropy(y);
-    let mut step = TrainingStep::new(g.finish(loss)?).optimizer(AdamW::new(5e-3)).clip_global_norm(1.0).compile(&device)?;
+    let mut step = TrainingStep::new(g.finish(loss)?)
+        .optimizer(AdamW::new(5e-3))
+        .clip_global_norm(1.0)
+        .compile(&device)?;
     let mut state = step.init(1)?;
     for n in 0..steps {
         step.run(&mut state, &counting(8, n)?)?;
