@@ -41,10 +41,10 @@ fn tolerance(sample: &Sample) -> f64 {
     16.0 * coarsest
 }
 
-/// Whether some element is what reading at no place gives.
+/// Whether some element, if there is one, is what reading at no place gives.
 fn unread(a: &Array) -> bool {
     let nothing = |x: &f64| if a.dtype().is_float() { x.is_nan() } else { *x == 0.0 };
-    a.to_f64().iter().any(nothing)
+    a.is_empty() || a.to_f64().iter().any(nothing)
 }
 
 /// Whether the op takes lengths, of which one beyond the keys counts as all of them where nobody refuses it.

@@ -4,6 +4,7 @@
 mod attention;
 mod broadcast;
 mod convolution;
+mod ctc_loss;
 mod dynamic_slice;
 mod dynamic_update_slice;
 mod gather;
@@ -72,9 +73,9 @@ pub(crate) fn rule(op: &Op, size: usize) -> Rule<'_> {
         Op::RandomBits(o) => return Rule::Explicit(o),
         Op::Attention(o) => return Rule::Explicit(o),
         Op::AttentionGrad(o) => return Rule::Explicit(o),
+        Op::CtcLoss(o) => return Rule::Explicit(o),
         Op::LayerNorm(o) => return Rule::Explicit(o),
         Op::RmsNorm(o) => return Rule::Explicit(o),
-        Op::CtcLoss(_) => return Rule::Decomposition,
         // Their regions are mapped instead: the mapper does that.
         Op::Call(_) | Op::Scan(_) => return Rule::Decomposition,
     };
