@@ -83,6 +83,19 @@ fn a_scan_gives_the_bits_of_its_unrolled_form() {
     }
 }
 
+#[test]
+fn a_scan_says_what_it_is() {
+    let executable = Executable::compile(&recurrence(4, false), &cpu(1), &Options::default()).unwrap();
+    let report = executable.report();
+    let at = report.kernels.iter().position(|k| k.kind == "scan").unwrap();
+    assert!(report.kernels[at].name.starts_with("scan of 4 iterations, "), "{report}");
+    assert!(report.kernels[at].note.contains("sigmoid"), "{report}");
+    let text = executable.explain(&format!("k{at}")).unwrap();
+    assert!(text.contains("4 times over") && text.contains("k0 of an iteration: "), "{text}");
+    let schedule = executable.compiled().schedule.to_string();
+    assert!(schedule.contains("(length 4)") && schedule.contains("schedule \"iteration\""), "{schedule}");
+}
+
 fn blocks(depth: usize, stacked: bool) -> Graph {
     let g = GraphBuilder::new("blocks");
     let x = g.input("x", F32, [2, 6, 16]);
