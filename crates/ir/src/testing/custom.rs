@@ -12,7 +12,7 @@ pub fn custom_samples() -> Vec<Sample> {
     let horner = |coefficients: &[f64]| Custom::new(Horner::new(coefficients));
     vec![
         Sample::reals(horner(&[1.0, -0.5, 0.25, 2.0]), &[&[2, 3]]),
-        Sample::reals(horner(&[0.5]), &[&[4]]),
+        Sample::reals(horner(&[0.5, 3.0]), &[&[4]]),
         Sample::reals(horner(&[0.0, 1.0]), &[]).and(DType::BF16, &[5], Range::Real(-2.0, 2.0)),
         Sample::within(Custom::new(Peak), &[&[4, 3]], Range::Distinct),
         Sample::within(Custom::new(Peak), &[&[1, 5]], Range::Distinct),
