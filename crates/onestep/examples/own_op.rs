@@ -34,7 +34,9 @@ impl CustomOp for SquaredRelu {
             return Err(Mistake::new("takes two operands", "give x and one slope for each column"));
         };
         match &x.shape.0[..] {
-            [_, columns] if x.dtype.is_float() && *slope == Type::new(x.dtype, vec![columns.clone()].into()) => {
+            [_, columns]
+                if x.dtype.is_float() && *slope == Type::new(x.dtype, vec![columns.clone()].into()) =>
+            {
                 Ok(vec![x.clone()])
             }
             _ => Err(Mistake::new(
@@ -137,7 +139,8 @@ fn check_kernel() -> Result<f64, Box<dyn std::error::Error>> {
     let (x, slope) = (g.input("x", F32, [500, 33]), g.input("slope", F32, [33]));
     g.output("y", squared_relu(x, slope, 0.8));
     let graph = g.build()?;
-    let inputs = [Array::from_f64(F32, &[500, 33], &wave(500 * 33))?, Array::from_f64(F32, &[33], &wave(33))?];
+    let inputs =
+        [Array::from_f64(F32, &[500, 33], &wave(500 * 33))?, Array::from_f64(F32, &[33], &wave(33))?];
     let mut program = compile(&graph, &Device::cpu()?)?;
     let mut state = program.init(0)?;
     let compiled = program.run(&mut state, &inputs)?.array("y")?.to_f64();
@@ -171,7 +174,9 @@ fn train(steps: usize) -> Result<[f64; 2], Box<dyn std::error::Error>> {
 #[allow(dead_code)]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let Found { gradient, kernel, losses: [first, last] } = run(200)?;
-    println!("gradient within {gradient:.1e} of finite differences, kernel within {kernel:.1e} of the interpreter");
+    println!(
+        "gradient within {gradient:.1e} of finite differences, kernel within {kernel:.1e} of the interpreter"
+    );
     println!("loss {first:.4} → {last:.4} in 200 steps");
     Ok(())
 }

@@ -13,7 +13,10 @@ const DIV: Op = Op::Binary(Binary { kind: BinaryKind::Div });
 /// The pass. `rewrite` offers each node with its new operands; what is given back takes the place of its results.
 pub fn reciprocal(graph: &Graph) -> Result<Graph, GraphError> {
     rewrite(graph, &mut |_builder, node, operands| {
-        let (DIV, Op::Constant(divisor)) = (&node.op, &graph.def(node.operands[1])?.op) else { return None };
+        if node.op != DIV {
+            return None;
+        }
+        let Op::Constant(divisor) = &graph.def(node.operands[1])?.op else { return None };
         // A constant of other elements than one number stays, and so does a number without a reciprocal.
         let reciprocal = divisor.as_splat()?.recip();
         reciprocal.is_normal().then(|| vec![operands[0] * reciprocal])
@@ -41,12 +44,14 @@ pub fn run(steps: usize) -> Result<Found, Error> {
     let batch = [Array::from_f64(F32, &[8, 12], &pixels)?, Array::from_f64(F32, &[8, 1], &targets)?];
 
     let device = Device::cpu()?;
-    let plain = TrainingStep::new(graph).optimizer(Sgd::new(0.05));
     let mut found = Found { divisions: [0; 2], difference: 0.0, text: String::new() };
     let mut losses = [vec![], vec![]];
     let kept = Options { dump: true, ..Options::default() };
-    for (i, options) in [Options::default(), kept.pass("reciprocal", Stage::Cse, reciprocal)].into_iter().enumerate() {
-        let mut step = plain.clone().options(options).compile(&device)?;
+    for (i, options) in
+        [Options::default(), kept.pass("reciprocal", Stage::Cse, reciprocal)].into_iter().enumerate()
+    {
+        let step = TrainingStep::new(graph.clone()).optimizer(Sgd::new(0.05)).options(options);
+        let mut step = step.compile(&device)?;
         let mut state = step.init(3)?;
         for _ in 0..steps {
             losses[i].push(step.run(&mut state, &batch)?.loss()?);

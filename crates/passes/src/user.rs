@@ -135,8 +135,13 @@ fn changed(before: &Graph, after: &Graph) -> Option<String> {
     ];
     let (what, before, after) = lists.into_iter().find(|(_, before, after)| before != after)?;
     let only = |a: &[String], b: &[String]| {
-        let missing: Vec<&str> = a.iter().filter(|x| !b.contains(x)).map(String::as_str).collect();
-        if missing.is_empty() { "the order".to_string() } else { missing.join(", ") }
+        a.iter().filter(|x| !b.contains(x)).map(String::as_str).collect::<Vec<_>>().join(", ")
     };
-    Some(format!("{what}: {} became {}", only(&before, &after), only(&after, &before)))
+    let (lost, new) = (only(&before, &after), only(&after, &before));
+    Some(match (&lost[..], &new[..]) {
+        ("", "") => format!("the order of {}", what.trim_start_matches("the ")),
+        (_, "") => format!("{what}: {lost} is missing"),
+        ("", _) => format!("{what}: {new} is new"),
+        _ => format!("{what}: {lost} became {new}"),
+    })
 }

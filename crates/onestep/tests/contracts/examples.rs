@@ -8,10 +8,10 @@ mod gpt;
 pub mod kv_cache;
 #[path = "../../examples/mlp.rs"]
 mod mlp;
-#[path = "../../examples/own_optimizer.rs"]
-mod own_optimizer;
 #[path = "../../examples/own_op.rs"]
 mod own_op;
+#[path = "../../examples/own_optimizer.rs"]
+mod own_optimizer;
 #[path = "../../examples/own_pass.rs"]
 mod own_pass;
 #[path = "../../examples/own_rule.rs"]
