@@ -10,9 +10,11 @@
 
 use crate::AutodiffError;
 use crate::rules::{At, Rule, rule, scan};
-use onestep_ir::ops::Barrier;
+use onestep_ir::ops::{Backward, Barrier};
 use onestep_ir::rewrite::splice;
-use onestep_ir::{Def, Graph, GraphBuilder, GraphError, Loc, Node, NodeId, Op, Tensor, Type, ValueId};
+use onestep_ir::{
+    Def, Graph, GraphBuilder, GraphError, Loc, Node, NodeId, Op, OpRule, Tensor, Type, ValueId,
+};
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 
@@ -206,6 +208,17 @@ fn pull<'g>(
             let graph = before.get_or_init(|| g.with_graph(Graph::clone));
             scan::pull(&at, op, graph, step.node)
         }
+        Rule::Custom(op) => {
+            let (operands, results) = (&operands[..], &results[..]);
+            match op.gradient(&Backward { g, operands, results, cotangents, wanted }) {
+                Some(back) => back.map_err(|mistake| AutodiffError::WrongGradient {
+                    op: op.name().to_string(),
+                    loc: step.line(),
+                    mistake,
+                }),
+                None => through_decomposition(&at, step),
+            }
+        }
         Rule::Ends(_) => Ok(vec![None; operands.len()]),
     }
 }
@@ -218,7 +231,10 @@ fn through_decomposition<'g>(at: &At<'_, 'g>, step: &Step) -> Result<Vec<Option<
         None => Err(AutodiffError::NoGradient {
             op: step.op.rule().name().to_string(),
             loc: step.line(),
-            reason: "this case has neither a rule nor a decomposition".into(),
+            reason: match step.op {
+                Op::Custom(_) => "it gives neither a gradient nor a decomposition; write one of them".into(),
+                _ => "this case has neither a rule nor a decomposition".into(),
+            },
             parameter: String::new(),
         }),
     }

@@ -1,6 +1,6 @@
 //! What can be wrong with a request for gradients, each with its remedy.
 
-use onestep_ir::{GraphError, Type};
+use onestep_ir::{GraphError, Mistake, Type};
 use thiserror::Error;
 
 /// Why there is no gradient.
@@ -63,6 +63,16 @@ pub enum AutodiffError {
         reason: String,
         /// The parameter that needs it.
         parameter: String,
+    },
+    /// A user's op gave cotangents that do not fit its operands.
+    #[error("'{op}' at {loc}: {mistake}")]
+    WrongGradient {
+        /// The op.
+        op: String,
+        /// The source line that built it.
+        loc: String,
+        /// What does not fit.
+        mistake: Mistake,
     },
     /// A dimension on the path is still a variable.
     #[error("'{op}' at {loc} gives {ty}: bind the dimension variables before differentiating")]

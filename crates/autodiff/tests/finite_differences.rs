@@ -7,6 +7,7 @@ use onestep_autodiff::without_gradient;
 use onestep_ir::Op;
 use onestep_ir::op::{Range, Sample};
 use onestep_ir::ops::UnaryKind;
+use onestep_ir::testing::custom_samples;
 use std::collections::BTreeSet;
 use support::{As, agree, choices, differentiated, is_f64, outputs, size, slopes};
 
@@ -42,7 +43,8 @@ fn flat(sample: &Sample, operand: usize) -> Option<&'static str> {
 
 /// Every case: a sample, and which of its results the loss depends on.
 fn cases() -> impl Iterator<Item = (Sample, Option<usize>)> {
-    let samples = Op::samples().into_iter().filter(|s| is_f64(s) && without_gradient(&s.op).is_none());
+    let samples = Op::samples().into_iter().chain(custom_samples());
+    let samples = samples.filter(|s| is_f64(s) && without_gradient(&s.op).is_none());
     samples.flat_map(|s| choices(&s).into_iter().map(move |only| (s.clone(), only)))
 }
 

@@ -170,14 +170,14 @@ impl<'a> Verifier<'a> {
     }
 
     fn attributes(&mut self, op: &Op, who: &str) {
-        let (name, attrs) = (op.rule().name(), op.rule().attrs());
+        let attrs = op.rule().attrs();
         for (_, attr) in &attrs {
             if let Attr::Dims(dims) = attr {
                 self.declared(dims, who);
             }
         }
         let mut reader = AttrReader::new(attrs.into_iter().map(|(n, a)| (n.to_string(), a)).collect());
-        match Op::parse(name, &mut reader).and_then(|op| reader.done().map(|()| op)) {
+        match op.reread(&mut reader).and_then(|op| reader.done().map(|()| op)) {
             Ok(read) if read == *op => {}
             Ok(read) => self.fault(format!("{who}: its attributes read back as {read:?}")),
             Err(mistake) => self.fault(format!("{who}: {mistake}")),

@@ -2,8 +2,14 @@
 
 use onestep_ir::interp::{Mode, run};
 use onestep_ir::op::Sample;
+use onestep_ir::testing::custom_samples;
 use onestep_ir::{DType, Dense, Graph, Op, Shape, Type, testing};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Those of the table, and of ops as a user writes them.
+fn samples() -> Vec<Sample> {
+    [Op::samples(), custom_samples()].concat()
+}
 
 fn types(sample: &Sample) -> Vec<Type> {
     sample.operands.iter().map(|(ty, _)| ty.clone()).collect()
@@ -24,7 +30,7 @@ fn every_name_has_a_sample() {
 
 #[test]
 fn references_give_the_inferred_types() {
-    for sample in Op::samples() {
+    for sample in samples() {
         let graph =
             testing::graph_of(&sample.op, &types(&sample)).unwrap_or_else(|e| panic!("{:?}: {e}", sample.op));
         let inferred = sample.op.rule().infer(&types(&sample)).unwrap();
@@ -44,7 +50,7 @@ fn references_give_the_inferred_types() {
 #[test]
 fn decompositions_equal_references() {
     let mut composites = BTreeSet::new();
-    for sample in Op::samples() {
+    for sample in samples() {
         let types = types(&sample);
         let Some(graph) = testing::decomposed(&sample.op, &types) else { continue };
         let graph = graph.unwrap_or_else(|e| panic!("{:?}: {e}", sample.op));
@@ -88,6 +94,7 @@ fn decompositions_equal_references() {
         "silu",
         "softmax",
         "sum_pool",
+        "testing.horner",
     ];
     assert_eq!(composites, want.into_iter().collect());
 }
@@ -95,7 +102,7 @@ fn decompositions_equal_references() {
 /// Decompositions name no op but primitives: a backend that has the primitives has everything.
 #[test]
 fn decompositions_end_in_primitives() {
-    for sample in Op::samples() {
+    for sample in samples() {
         let Some(graph) = testing::decomposed(&sample.op, &types(&sample)) else { continue };
         let graph = graph.unwrap();
         for node in graph.body_nodes() {
@@ -129,7 +136,7 @@ fn shape_rules_are_total() {
         .flat_map(|d| shapes.iter().map(move |s| Type::new(d, s.clone())))
         .collect();
     let mut rng = testing::Rng::new(1);
-    for sample in Op::samples() {
+    for sample in samples() {
         for count in 0..8 {
             for _ in 0..40 {
                 let operands: Vec<Type> =
@@ -153,7 +160,7 @@ fn shape_rules_are_total() {
 fn mixed_dtypes_are_refused_with_a_cast() {
     let mut refused = BTreeSet::new();
     let mut taken = BTreeSet::new();
-    for sample in Op::samples() {
+    for sample in samples() {
         let floats = sample.operands.iter().filter(|(t, _)| t.dtype == DType::F64).count();
         for i in (0..sample.operands.len()).filter(|_| floats > 1) {
             let mut mixed = types(&sample);

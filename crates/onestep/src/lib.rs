@@ -64,6 +64,21 @@ pub use population::{CompiledPopulation, Population, PopulationError};
 pub use recompute::Recompute;
 pub use step::{CompiledStep, TrainingStep, compile, compile_training_step, compile_with_backward};
 
+/// What parts of one's own are written with: update rules, ops and passes. [`UpdateRule`](extend::UpdateRule),
+/// [`CustomOp`](extend::CustomOp) and [`TrainingStep::pass`] are where each begins.
+pub mod extend {
+    pub use onestep_ir::op::{Range, Sample};
+    pub use onestep_ir::ops::{Backward, CpuKernel, Custom, CustomOp, CustomOps};
+    pub use onestep_ir::rewrite::rewrite;
+    pub use onestep_ir::{
+        Attr, AttrReader, Attrs, Data, Dense, GraphError, Init, Loc, Mistake, Node, Op, Real, Shape, Type,
+        ops,
+    };
+    pub use onestep_optim::{Hyper, OptimError, RuleContext, SlotSpec, UpdateRule};
+    pub use onestep_passes::CompileError;
+    pub use onestep_passes::user::{Stage, UserPass};
+}
+
 /// What a program that builds, trains and runs models needs.
 pub mod prelude {
     pub use crate::{
@@ -92,4 +107,6 @@ mod pages {
     struct TransformationsPage;
     #[doc = include_str!("../../../docs/checkpoints.md")]
     struct CheckpointsPage;
+    #[doc = include_str!("../../../docs/extending.md")]
+    struct ExtendingPage;
 }

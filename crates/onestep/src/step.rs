@@ -7,6 +7,7 @@ use onestep_optim::{
     UnusedParameter, UpdateRule, averaged, micro_batches, training_step, with_backward,
 };
 use onestep_passes::precision::{Precision, precision};
+use onestep_passes::user::Stage;
 use onestep_runtime::{CompileEvent, Device, Error, Feeds, Options, Outputs, Program, Report, State};
 use std::sync::Arc;
 
@@ -174,9 +175,31 @@ impl TrainingStep {
         self
     }
 
-    /// Options of the compiler.
+    /// Options of the compiler, in place of those so far, passes among them.
     pub fn options(mut self, options: Options) -> TrainingStep {
         self.options = options;
+        self
+    }
+
+    /// Runs a pass of the caller's own when the step is compiled, on the graph of the whole step (forward, backward and
+    /// update) as it is after `after`; it keeps the interface. Passes of one place run in the order in which they are given.
+    ///
+    /// ```
+    /// # use onestep::prelude::*;
+    /// use onestep::extend::{Stage, rewrite};
+    /// # fn step(graph: Graph) -> TrainingStep {
+    /// TrainingStep::new(graph)
+    ///     .optimizer(Sgd::new(0.1))
+    ///     .pass("nothing", Stage::Cse, |g| rewrite(g, &mut |_builder, _node, _operands| None))
+    /// # }
+    /// ```
+    pub fn pass<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+        mut self,
+        name: &'static str,
+        after: Stage,
+        run: impl Fn(&Graph) -> Result<Graph, E> + Send + Sync + 'static,
+    ) -> TrainingStep {
+        self.options = self.options.pass(name, after, run);
         self
     }
 
@@ -290,7 +313,7 @@ impl CompiledStep {
     ) -> Result<CompiledStep, Error> {
         graph.verify()?;
         let layout = build(&onestep_ir::bind(graph, &graph.dims)?)?.layout;
-        let (on, with) = (device.clone(), *options);
+        let (on, with) = (device.clone(), options.clone());
         let step = move |bound: &Graph| Ok(recompute::step(bound, recompute, &build, &on, &with)?.graph);
         Ok(CompiledStep { program: Program::with(graph, Arc::new(step), device, options)?, layout })
     }

@@ -21,6 +21,14 @@ pub enum CompileError {
         /// The line that built it.
         loc: String,
     },
+    /// A pass of the user's own failed, or gave a graph that may not stand for the one that it was given.
+    #[error("pass '{pass}' {what}")]
+    Pass {
+        /// The pass.
+        pass: &'static str,
+        /// What is wrong, and the remedy.
+        what: String,
+    },
     /// Memory would overflow.
     #[error("buffer '{name}' of {bytes} bytes does not fit the address space")]
     TooLarge {

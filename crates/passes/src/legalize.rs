@@ -39,7 +39,7 @@ pub fn legalize(graph: &Graph, target: &dyn Target) -> Result<Graph, GraphError>
     })
 }
 
-/// The results of a composite whose library kernel the target has, but not in the operands' 16-bit dtype: cast up, run,
+/// The results of a composite, or of an op of the user's own, whose library kernel the target has, but not in the operands' 16-bit dtype: cast up, run,
 /// cast back. It would round at each op of its decomposition otherwise.
 pub(crate) fn widened<'g>(
     g: &'g GraphBuilder,
@@ -57,6 +57,7 @@ pub(crate) fn widened<'g>(
             | Op::Attention(_)
             | Op::AttentionGrad(_)
             | Op::MaxPool(_)
+            | Op::Custom(_)
     );
     if !library || !operands.iter().any(|t| low(t.dtype())) {
         return None;

@@ -3,16 +3,18 @@
 use crate::indices::Site;
 use crate::plan::{Plan, PlanOptions};
 use crate::schedule::Schedule;
+use crate::user::{Stage, UserPass};
 use crate::{
     CompileError, Target, cse, decompose, fold, fuse, group, guard, hoist, indices, legalize, plan, simplify,
 };
 use onestep_ir::inline_calls;
 use onestep_ir::rewrite::eliminate_dead;
 use onestep_ir::{Graph, Loc};
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 /// Options of the pipeline.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Group nodes into kernels. Without it every node is a kernel of its own: for tests, and to see what fusion buys.
     pub fuse: bool,
@@ -20,11 +22,26 @@ pub struct Options {
     pub plan: PlanOptions,
     /// Keep the text after each pass.
     pub dump: bool,
+    /// Passes of the user's own; those of one stage in this order.
+    pub passes: Vec<UserPass>,
+}
+
+impl Options {
+    /// With a pass of the user's own: see [`UserPass::new`].
+    pub fn pass<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+        mut self,
+        name: &'static str,
+        after: Stage,
+        run: impl Fn(&Graph) -> Result<Graph, E> + Send + Sync + 'static,
+    ) -> Options {
+        self.passes.push(UserPass::new(name, after, run));
+        self
+    }
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { fuse: true, plan: PlanOptions::default(), dump: false }
+        Options { fuse: true, plan: PlanOptions::default(), dump: false, passes: vec![] }
     }
 }
 
@@ -54,7 +71,16 @@ type GraphPass<'a> = (&'static str, &'a dyn Fn(&Graph) -> Result<Graph, CompileE
 /// Runs all passes on a bound graph.
 pub fn compile(graph: &Graph, target: &dyn Target, options: &Options) -> Result<Compiled, CompileError> {
     graph.verify()?;
-    let passes: [GraphPass<'_>; 11] = [
+    let sites = RefCell::new(vec![]);
+    let checks = |g: &Graph| {
+        let (g, found) = indices::indices(g)?;
+        sites.replace(found);
+        Ok(g)
+    };
+    let passes: [GraphPass<'_>; 14] = [
+        ("input", &|g| Ok(g.clone())),
+        ("inline", &|g| Ok(inline_calls(g))),
+        ("indices", &checks),
         ("guard", &|g| Ok(guard::guard(g)?)),
         ("decompose", &|g| Ok(decompose::decompose(g, target)?)),
         ("legalize", &|g| Ok(legalize::legalize(g, target)?)),
@@ -76,26 +102,22 @@ pub fn compile(graph: &Graph, target: &dyn Target, options: &Options) -> Result<
             dumps.push((name, text()));
         }
     };
-    keep("input", &|| graph.to_string());
-    let mut g = inline_calls(graph);
-    keep("inline", &|| g.to_string());
-    let mut sources = vec![];
-    let mut lines = |g: &Graph| {
+    let (mut g, mut sources) = (graph.clone(), vec![]);
+    let mut leave = |name: &'static str, g: &Graph| {
+        keep(name, &|| g.to_string());
         if options.dump {
             sources.push(g.source_lines());
         }
     };
-    lines(graph);
-    lines(&g);
-    let sites;
-    (g, sites) = indices::indices(&g)?;
-    keep("indices", &|| g.to_string());
-    lines(&g);
     for (name, pass) in passes {
         g = pass(&g)?;
-        keep(name, &|| g.to_string());
-        lines(&g);
+        leave(name, &g);
+        for own in options.passes.iter().filter(|own| own.after().pass() == name) {
+            g = own.apply(&g)?;
+            leave(own.name(), &g);
+        }
     }
+    let sites = sites.into_inner();
     let plan_options = PlanOptions { alignment: target.alignment(), ..options.plan };
     let lower = if options.fuse { fuse::fuse } else { fuse::unfused };
     let mut schedule = lower(&g, target, &plan_options)?;

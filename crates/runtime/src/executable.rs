@@ -50,8 +50,8 @@ impl Executable {
             return Err(GraphError::Dim { name: name.to_string(), message }.into());
         }
         let folder = std::env::var_os("ONESTEP_DUMP").filter(|f| !f.is_empty());
-        let options = *options;
-        let dumping = Options { dump: options.dump || folder.is_some(), ..options };
+        let options = options.clone();
+        let dumping = Options { dump: options.dump || folder.is_some(), ..options.clone() };
         let compiled = pipeline::compile(graph, &CpuTarget, &dumping)?;
         if let Some(folder) = folder {
             dump(&compiled, Path::new(&folder));
@@ -157,14 +157,14 @@ pub(crate) fn select(graph: &Graph, outputs: &[&str]) -> Result<Graph, Error> {
 /// graph compiled last stays of those with one name. A folder that cannot be written is reported on standard error and
 /// does not stop the program.
 fn dump(compiled: &Compiled, folder: &Path) {
-    // A graph's name is any text, and must not lead out of the folder.
+    // A graph's name is any text, and so is that of a user's pass; they must not lead out of the folder.
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '_' };
-    let name: String = compiled.schedule.name.chars().take(64).map(plain).collect();
-    let folder = folder.join(name);
+    let file = |name: &str| name.chars().take(64).map(plain).collect::<String>();
+    let folder = folder.join(file(&compiled.schedule.name));
     let write = || -> std::io::Result<()> {
         std::fs::create_dir_all(&folder)?;
         for (i, (name, text)) in compiled.dumps.iter().enumerate() {
-            std::fs::write(folder.join(format!("{i:02}-{name}.onestep")), text)?;
+            std::fs::write(folder.join(format!("{i:02}-{}.onestep", file(name))), text)?;
         }
         Ok(())
     };

@@ -112,7 +112,7 @@ impl Program {
             declared: declared(graph, &interface),
             transform,
             device: device.clone(),
-            options: *options,
+            options: options.clone(),
             capacity: 8,
             entries: vec![],
             evicted: vec![],

@@ -38,7 +38,7 @@ mod sort;
 mod transpose;
 mod unary;
 
-use onestep_ir::ops::{BinaryKind, Scan, UnaryKind};
+use onestep_ir::ops::{BinaryKind, Custom, Scan, UnaryKind};
 use onestep_ir::{GraphBuilder, Op, Shape, Tensor};
 
 /// What a rule gives back: a cotangent for each operand. `None` is an exact zero, or an operand that is not wanted.
@@ -60,6 +60,8 @@ pub(crate) enum Rule<'a> {
     Inline,
     /// By the scan of the region's derivative: [`scan::pull`].
     Scan(&'a Scan),
+    /// By the gradient that the user's op gives, or else its decomposition.
+    Custom(&'a Custom),
     /// Not at all: nothing flows through it, for this reason, and a path ends here.
     Ends(&'static str),
 }
@@ -124,6 +126,7 @@ pub(crate) fn rule(op: &Op) -> Rule<'_> {
         Op::ConvolutionWeightGrad(op) => Rule::Explicit(op),
         Op::MaxPool(op) => Rule::Explicit(op),
         Op::SumPool(_) => Rule::Decomposition,
+        Op::Custom(op) => Rule::Custom(op),
     }
 }
 
@@ -131,7 +134,7 @@ pub(crate) fn rule(op: &Op) -> Rule<'_> {
 pub fn without_gradient(op: &Op) -> Option<&'static str> {
     match rule(op) {
         Rule::Ends(reason) => Some(reason),
-        Rule::Explicit(_) | Rule::Decomposition | Rule::Inline | Rule::Scan(_) => None,
+        Rule::Explicit(_) | Rule::Decomposition | Rule::Inline | Rule::Scan(_) | Rule::Custom(_) => None,
     }
 }
 

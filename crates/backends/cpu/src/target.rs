@@ -22,7 +22,11 @@ impl Target for CpuTarget {
 
     fn accepts(&self, op: &Op, operands: &[Type]) -> bool {
         let dtypes: Vec<DType> = operands.iter().map(|t| t.dtype).collect();
-        matches!(op, Op::Scan(_)) || Self::layouts(op, &dtypes).is_some()
+        match op {
+            Op::Scan(_) => true,
+            Op::Custom(op) => op.cpu_kernel(operands).is_some(),
+            op => Self::layouts(op, &dtypes).is_some(),
+        }
     }
 
     fn takes_strided(&self, op: &Op, _: usize) -> bool {

@@ -20,6 +20,9 @@ mod convolution_weight_grad;
 mod cross_entropy;
 mod ctc_loss;
 mod cumulative;
+mod custom;
+mod custom_kernel;
+mod custom_ops;
 mod dropout;
 mod dynamic_slice;
 mod dynamic_update_slice;
@@ -71,6 +74,9 @@ pub use convolution_weight_grad::ConvolutionWeightGrad;
 pub use cross_entropy::CrossEntropy;
 pub use ctc_loss::CtcLoss;
 pub use cumulative::Cumulative;
+pub use custom::{Backward, Custom, CustomOp};
+pub use custom_kernel::{CpuKernel, MOST, Slices};
+pub use custom_ops::CustomOps;
 pub use dropout::Dropout;
 pub use dynamic_slice::DynamicSlice;
 pub use dynamic_update_slice::DynamicUpdateSlice;
@@ -107,10 +113,14 @@ use crate::{Attr, AttrReader, Dim, Mistake};
 
 macro_rules! table {
     ($($op:ident),+ $(,)?) => {
-        /// An op with its attributes. Each variant is one file of `ops/`.
+        /// An op with its attributes. Each variant is one file of `ops/`; the last is of the user's own.
         #[derive(Clone, PartialEq, Eq, Hash, Debug)]
         #[allow(missing_docs)]
-        pub enum Op { $($op($op)),+ }
+        pub enum Op { $($op($op)),+, Custom(Custom) }
+
+        impl From<Custom> for Op {
+            fn from(op: Custom) -> Op { Op::Custom(op) }
+        }
 
         $(impl From<$op> for Op {
             fn from(op: $op) -> Op { Op::$op(op) }
@@ -119,24 +129,34 @@ macro_rules! table {
         impl Op {
             /// Its rules.
             pub fn rule(&self) -> &dyn OpRule {
-                match self { $(Op::$op(op) => op),+ }
+                match self { $(Op::$op(op) => op,)+ Op::Custom(op) => op }
             }
 
-            /// The op with this mnemonic.
+            /// The op of the table with this mnemonic.
             pub fn parse(name: &str, attrs: &mut AttrReader) -> Result<Op, Mistake> {
                 $(if $op::NAMES.contains(&name) {
                     return $op::parse(name, attrs).map(Op::from);
                 })+
                 let help = match crate::nearest(name, Op::names()) {
                     Some(n) => format!("did you mean '{n}'?"),
-                    None => "see the op table in the documentation".to_string(),
+                    None => "see the op table in the documentation; an op of your own is read by \
+                             Graph::parse_with, given that op"
+                        .to_string(),
                 };
                 Err(Mistake::new(format!("there is no op '{name}'"), help))
             }
 
+            /// The op with the name of this one and these attributes.
+            pub fn reread(&self, attrs: &mut AttrReader) -> Result<Op, Mistake> {
+                match self {
+                    Op::Custom(op) => op.op().read(attrs).map(Op::Custom),
+                    op => Op::parse(op.rule().name(), attrs),
+                }
+            }
+
             /// The same op with every dimension among its attributes mapped by `f`; `None` where `f` gives none.
             pub fn map_dims(&self, mut f: impl FnMut(&Dim) -> Option<Dim>) -> Option<Op> {
-                let (name, attrs) = (self.rule().name(), self.rule().attrs());
+                let attrs = self.rule().attrs();
                 if !attrs.iter().any(|(_, a)| matches!(a, Attr::Dims(_))) {
                     return Some(self.clone());
                 }
@@ -147,15 +167,15 @@ macro_rules! table {
                         other => other,
                     }));
                 }
-                Op::parse(name, &mut AttrReader::new(mapped)).ok()
+                self.reread(&mut AttrReader::new(mapped)).ok()
             }
 
-            /// Every mnemonic.
+            /// Every mnemonic of the table.
             pub fn names() -> Vec<&'static str> {
                 [$($op::NAMES),+].concat()
             }
 
-            /// The samples of every op, for tests that walk the table.
+            /// The samples of every op of the table, for tests that walk the table.
             pub fn samples() -> Vec<Sample> {
                 let mut all = vec![];
                 $(all.extend($op::samples());)+

@@ -32,3 +32,8 @@ mod lex;
 mod literal;
 mod parse;
 mod print;
+
+/// Whether a node may begin with this word as the op's name.
+pub(crate) fn is_op_name(name: &str) -> bool {
+    lex::is_plain(name) && !parse::KEYWORDS.contains(&name) && !["yield", "graph", "region"].contains(&name)
+}

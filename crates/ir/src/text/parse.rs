@@ -5,20 +5,28 @@ use super::lex::{Lexer, Token, brief};
 use super::print;
 use crate::graph::is_well_formed;
 use crate::op::RegionType;
+use crate::ops::CustomOps;
 use crate::{
     Attr, AttrReader, DType, Def, Graph, GraphError, Init, Loc, Mistake, Node, NodeId, Op, Port, Region,
     Role, Shape, StatePort, Type, Update, ValueId, nearest,
 };
 use std::collections::HashMap;
 
-const KEYWORDS: [&str; 6] = ["dim", "input", "state", "output", "update", "guard"];
+pub(super) const KEYWORDS: [&str; 6] = ["dim", "input", "state", "output", "update", "guard"];
 
 pub(super) type Parsed<T> = Result<T, GraphError>;
 
 impl Graph {
     /// Reads the text form; the error gives line and column, what was expected, and the remedy.
     pub fn parse(text: &str) -> Result<Graph, GraphError> {
+        Graph::parse_with(text, &CustomOps::new())
+    }
+
+    /// The same for a text that names ops of the user's own: those in `ops`.
+    pub fn parse_with(text: &str, ops: &CustomOps) -> Result<Graph, GraphError> {
+        ops.check()?;
         let mut p = Parser {
+            ops,
             lexer: Lexer::new(text),
             token: Token::End,
             at: 0,
@@ -36,6 +44,8 @@ impl Graph {
 }
 
 pub(super) struct Parser<'t> {
+    /// What a text may name besides the ops of the table.
+    ops: &'t CustomOps,
     lexer: Lexer<'t>,
     /// The next token, and where it begins.
     pub(super) token: Token<'t>,
@@ -394,14 +404,21 @@ impl<'t> Parser<'t> {
     }
 
     fn op(&self, at: usize, mnemonic: &str, attrs: Vec<(String, Attr)>) -> Parsed<Op> {
-        let known = Op::names();
+        let known: Vec<&str> = Op::names().into_iter().chain(self.ops.names()).collect();
         if !known.contains(&mnemonic) {
-            let near = hint(mnemonic, known.into_iter().chain(KEYWORDS).chain(["yield"]));
+            let near = match hint(mnemonic, known.into_iter().chain(KEYWORDS).chain(["yield"])) {
+                none if none.is_empty() => {
+                    "; an op of your own is read by Graph::parse_with, given that op".into()
+                }
+                near => near,
+            };
             return self.error(at, format!("there is no op '{}'{near}", brief(mnemonic)));
         }
         let given: Vec<String> = attrs.iter().map(|a| a.0.clone()).collect();
         let mut reader = AttrReader::new(attrs);
-        let parsed = Op::parse(mnemonic, &mut reader).and_then(|op| reader.done().map(|()| op));
+        let own = self.ops.read(mnemonic, &mut reader);
+        let parsed = own.unwrap_or_else(|| Op::parse(mnemonic, &mut reader));
+        let parsed = parsed.and_then(|op| reader.done().map(|()| op));
         parsed.or_else(|Mistake { what, help }| {
             let given = if given.is_empty() { "none".into() } else { brief(&given.join(", ")) };
             self.error(at, format!("{mnemonic}: {what}; {help} (attributes given: {given})"))

@@ -9,6 +9,7 @@ mod decode;
 mod dims;
 mod dropout;
 mod errors;
+mod extend;
 mod hostile;
 mod indices;
 mod mixed;

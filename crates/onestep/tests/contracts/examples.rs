@@ -12,8 +12,14 @@ pub mod kv_cache;
 mod mixed_precision;
 #[path = "../../examples/mlp.rs"]
 mod mlp;
+#[path = "../../examples/own_op.rs"]
+mod own_op;
 #[path = "../../examples/own_optimizer.rs"]
 mod own_optimizer;
+#[path = "../../examples/own_pass.rs"]
+mod own_pass;
+#[path = "../../examples/own_rule.rs"]
+mod own_rule;
 #[path = "../../examples/population.rs"]
 mod population;
 #[path = "../../examples/recompute.rs"]
@@ -58,6 +64,27 @@ fn a_text_is_written_from_the_cache() {
 fn an_own_optimizer_gives_the_compiled_steps_numbers() {
     let difference = own_optimizer::run(20).unwrap();
     assert!(difference <= 1e-6, "{difference}");
+}
+
+#[test]
+fn an_own_rule_follows_its_formula() {
+    let difference = own_rule::run(60).unwrap();
+    assert!(difference <= 1e-5, "{difference}");
+}
+
+#[test]
+fn an_own_op_has_a_gradient_and_a_kernel_and_is_trained() {
+    let found = own_op::run(100).unwrap();
+    assert!(found.gradient < 1e-8 && found.kernel < 1e-6, "{found:?}");
+    assert!(found.losses[1] < 0.2 * found.losses[0], "{found:?}");
+}
+
+#[test]
+fn an_own_pass_changes_the_graph_and_not_the_results() {
+    let found = own_pass::run(20).unwrap();
+    assert!(found.divisions[0] > found.divisions[1], "{:?}", found.divisions);
+    assert!(found.difference < 1e-5, "{}", found.difference);
+    assert!(found.text.contains(" mul ") && !found.text.is_empty());
 }
 
 #[test]

@@ -78,7 +78,7 @@ pub(crate) fn rule(op: &Op) -> Rule<'_> {
         Op::LayerNorm(op) => Rule::Explicit(op),
         Op::RmsNorm(op) => Rule::Explicit(op),
         Op::Attention(_) | Op::AttentionGrad(_) => Rule::Decomposition,
-        Op::CtcLoss(_) => Rule::Decomposition,
+        Op::CtcLoss(_) | Op::Custom(_) => Rule::Decomposition,
         Op::Call(_) => Rule::Inline,
         Op::Scan(op) => Rule::Scan(op),
     }

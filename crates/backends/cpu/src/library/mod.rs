@@ -10,6 +10,7 @@ mod attention_grad;
 mod convolution;
 mod ctc_loss;
 mod cumulative;
+mod custom;
 mod dynamic_slice;
 mod gather;
 pub mod gemm;
@@ -38,7 +39,8 @@ pub enum Layout {
     Strided,
 }
 
-/// What the kernel of an op takes for each operand, given their dtypes; `None` without a kernel.
+/// What the kernel of an op of the table takes for each operand, given their dtypes; `None` without a kernel. Those of the
+/// user's own take dense views.
 pub fn accepts(op: &Op, dtypes: &[DType]) -> Option<Vec<Layout>> {
     use Layout::{Dense, DenseOrSplat, Strided};
     let data = *dtypes.first()?;
@@ -76,7 +78,10 @@ pub(crate) fn compile(
     }
     let names = || dtypes.iter().map(|d| d.name()).collect::<Vec<_>>().join(", ");
     let refused = || CpuError::NoKernel { op, why: format!("on {}", names()) };
-    let layouts = accepts(&kernel.op, &dtypes).ok_or_else(refused)?;
+    let layouts = match &kernel.op {
+        Op::Custom(_) => vec![Layout::Dense; dtypes.len()],
+        op => accepts(op, &dtypes).ok_or_else(refused)?,
+    };
     if layouts.len() != kernel.operands.len() {
         let why = format!("'{op}' takes {}, got {}", layouts.len(), kernel.operands.len());
         return Err(CpuError::Operand { what: "the number of operands", why });
@@ -88,6 +93,9 @@ pub(crate) fn compile(
         }
     }
     check_types(kernel, schedule, &dtypes)?;
+    if let Op::Custom(op) = &kernel.op {
+        return custom::compile(op, kernel, schedule, &dtypes);
+    }
     let wrong = |why: &str| CpuError::Operand { what: "the op", why: format!("'{op}' {why}") };
     let data = &kernel.operands[0];
     let result = *kernel.results.first().ok_or_else(|| wrong("has no result"))?;
