@@ -234,7 +234,7 @@ def main():
     p = parameters(resnet_shapes())
     for path in p:
         if "bn" in path or "downsample.1" in path:
-            p[path].data += 1.0 if path.endswith("weight") else 0.0
+            p[path].data = (p[path].data + (1.0 if path.endswith("weight") else 0.0)).float().double()
     logits = resnet(p, x)
     record(out, "resnet", p, input=x, target=target, logits=logits, loss=F.cross_entropy(logits, target.long()))
 

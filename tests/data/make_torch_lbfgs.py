@@ -18,7 +18,7 @@ torch.set_default_dtype(torch.float64)
 wolfe = dict(line_search_fn="strong_wolfe")
 RUNS = [
     ("valley", dict(lr=1e-3)), ("valley", dict(lr=.02, max_iter=7, history_size=3), {4: .1}),
-    ("valley", dict(lr=1., max_iter=5) | wolfe), ("valley", dict(lr=.5, max_iter=4, max_eval=5, history_size=4) | wolfe, {3: 1.}),
+    ("valley", dict(lr=1., max_iter=5) | wolfe), ("valley", dict(lr=.5, max_iter=3, max_eval=4, history_size=3) | wolfe, {3: 1.}),
     ("valley", dict(lr=1., max_iter=3, maximize=True) | wolfe), ("valley", dict(lr=1., tolerance_grad=1e-2, tolerance_change=1e-4) | wolfe),
     ("network", dict(lr=.1, max_iter=4)), ("network", dict(lr=1., max_iter=4) | wolfe),
 ]

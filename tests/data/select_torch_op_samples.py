@@ -37,6 +37,12 @@ SELECTED = {
         __rmatmul__ addbmm addmm addmv addr baddbmm bmm corrcoef cov cross dot einsum inner linalg.cross
         linalg.multi_dot linalg.vander linalg.vecdot matmul mm mv nn.functional.bilinear nn.functional.linear
         outer tensordot vdot""",
+    "linear algebra": """
+        cholesky_inverse cholesky_solve linalg.cholesky linalg.cholesky_ex linalg.det
+        linalg.householder_product linalg.inv linalg.inv_ex linalg.lu linalg.lu_factor linalg.lu_factor_ex
+        linalg.lu_solve linalg.matrix_power linalg.slogdet linalg.solve linalg.solve_ex
+        linalg.solve_triangular linalg.tensorinv linalg.tensorsolve logdet lu lu_solve lu_unpack ormqr
+        triangular_solve""",
     "reductions": """
         all amax amin aminmax any argmax argmin argsort count_nonzero cummax cummin cumprod cumsum
         cumulative_trapezoid diff dist gradient kthvalue linalg.matrix_norm linalg.norm linalg.vector_norm logcumsumexp logsumexp max mean

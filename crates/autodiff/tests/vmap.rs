@@ -1,7 +1,7 @@
 //! Mapping over the op table: for every sample and every choice of mapped operands, the mapped op gives for each member
 //! what the op gives for that member's slices; then regions, state, updates and guards.
 
-use onestep_autodiff::{Names, Over, VmapError, gradients, vmap};
+use onestep_autodiff::{Names, Over, VmapError, gradients, hvp, vmap};
 use onestep_ir::interp::{Mode, run};
 use onestep_ir::op::{Range, Sample};
 use onestep_ir::testing::{
@@ -10,8 +10,6 @@ use onestep_ir::testing::{
 use onestep_ir::{DType, Dense, Graph, GraphBuilder, Init, Op, Role, Type, dim};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-const MEMBERS: usize = 3;
 
 fn stacked(members: &[Dense]) -> Dense {
     let shape = [&[members.len()], &members[0].shape[..]].concat();
@@ -30,19 +28,17 @@ fn outputs(graph: &Graph, inputs: &[Dense]) -> Vec<Dense> {
 }
 
 /// Compares one choice of mapped operands.
-fn check(sample: &Sample, mapped: &[usize]) {
+fn check(sample: &Sample, mapped: &[usize], size: usize) {
     let types: Vec<Type> = sample.operands.iter().map(|o| o.0.clone()).collect();
     let single = graph_of(&sample.op, &types).unwrap();
     let names = mapped.iter().map(|i| format!("x{i}")).collect();
     let over = Over { inputs: Names::These(names), ..Over::default() };
-    let graph = vmap(&single, MEMBERS, &over).unwrap_or_else(|e| panic!("{:?} {mapped:?}: {e}", sample.op));
+    let graph = vmap(&single, size, &over).unwrap_or_else(|e| panic!("{:?} {mapped:?}: {e}", sample.op));
     graph.verify().unwrap();
     let mut rng = Rng::new(7);
     let mut draw = |i: usize| rng.dense(&sample.operands[i].0, sample.operands[i].1);
     let members: Vec<Vec<Dense>> = (0..types.len())
-        .map(|i| {
-            if mapped.contains(&i) { (0..MEMBERS).map(|_| draw(i)).collect() } else { vec![draw(i); MEMBERS] }
-        })
+        .map(|i| if mapped.contains(&i) { (0..size).map(|_| draw(i)).collect() } else { vec![draw(i); size] })
         .collect();
     let fed: Vec<Dense> = members
         .iter()
@@ -50,7 +46,7 @@ fn check(sample: &Sample, mapped: &[usize]) {
         .map(|(i, m)| if mapped.contains(&i) { stacked(m) } else { m[0].clone() })
         .collect();
     let found = outputs(&graph, &fed);
-    let alone: Vec<Vec<Dense>> = (0..MEMBERS)
+    let alone: Vec<Vec<Dense>> = (0..size)
         .map(|k| outputs(&single, &members.iter().map(|m| m[k].clone()).collect::<Vec<_>>()))
         .collect();
     for (o, found) in found.iter().enumerate() {
@@ -70,14 +66,16 @@ fn every_op_gives_each_member_its_own_result() {
     let (mut compared, mut seen) = (0, BTreeSet::new());
     for sample in Op::samples() {
         for mapped in choices(sample.operands.len()) {
-            check(&sample, &mapped);
+            for size in [1, 3] {
+                check(&sample, &mapped, size);
+            }
             compared += 1;
             seen.insert(sample.op.rule().name());
         }
     }
     // Without an operand there is nothing to map; a call has no sample, and a test of its own below.
     let left: Vec<&str> = Op::names().into_iter().filter(|name| !seen.contains(name)).collect();
-    assert_eq!(left, ["constant", "iota", "call"]);
+    assert_eq!(left, ["constant", "iota", "call", "scan"]);
     assert!(compared > 1000, "{compared}");
 }
 
@@ -184,6 +182,20 @@ fn maps_nest() {
         let alone = outputs(&single, &[x, w]);
         assert_eq!(alone[0].reals(), &found[0].reals()[(i * 2 + j) * 6..][..6]);
     }
+}
+
+/// The whole Hessian: its product with every basis vector at once. That of x₀²x₁ + x₁x₂³.
+#[test]
+fn a_hessian_by_mapping_its_products() {
+    let g = GraphBuilder::new("hessian");
+    let (x, v) = (g.input("x", DType::F64, [3]), g.input("v", DType::F64, [3]));
+    let (a, b, c) = (x.at(0, 0), x.at(0, 1), x.at(0, 2));
+    g.output("hv", hvp(&g, a * a * b + b * c * c * c, &[(x, v)]).unwrap()[0].unwrap());
+    let graph = vmap(&g.build().unwrap(), 3, &Over { inputs: ["v"].into(), ..Over::default() }).unwrap();
+    let x = Dense::from_reals(DType::F64, &[3], vec![2.0, 3.0, 5.0]);
+    let basis = Dense::from_reals(DType::F64, &[3, 3], vec![1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]);
+    let hessian = outputs(&graph, &[x, basis]);
+    assert_eq!(hessian[0].reals(), [6.0, 4.0, 0.0, 4.0, 0.0, 75.0, 0.0, 75.0, 90.0]);
 }
 
 /// w ← w·(1 + x) under the guard "w < 3", and a count of refused steps.

@@ -7,11 +7,11 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match run(Cli::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(e) => {
             // Where nobody listens, the exit code still tells.
             let _ = writeln!(std::io::stderr(), "onestep: {e}");
-            ExitCode::FAILURE
+            e.code()
         }
     }
 }

@@ -74,6 +74,33 @@ fn images_of_ones_own() {
 }
 
 #[test]
+fn a_run_on_them_goes_on_to_the_same_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    images(folder.path());
+    let (data, run) = (folder.path().to_str().unwrap(), folder.path().join("run"));
+    let args = ["fashion", "--data", data, "--model", "cnn", "--batch", "25", "--steps", "7"];
+    let resume = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_onestep"));
+        command.arg("train").args(args).args(["--threads", "2", "--json", "--resume"]).arg(&run);
+        command.output().unwrap()
+    };
+    figures(&train(&[&args[..], &["--checkpoint-every", "5"]].concat(), folder.path()));
+    let model = || std::fs::read(run.join("model.safetensors")).unwrap();
+    let whole = model();
+    std::fs::remove_file(run.join("model.safetensors")).unwrap();
+    assert_eq!(figures(&resume())["steps"], 7);
+    assert!(model() == whole);
+    // Other images under the same names.
+    let file = folder.path().join("train-images-idx3-ubyte");
+    let mut pixels = std::fs::read(&file).unwrap();
+    pixels[100] ^= 1;
+    std::fs::write(&file, pixels).unwrap();
+    let refused = resume();
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && text.contains("the data"), "{text}");
+}
+
+#[test]
 fn data_and_options_that_do_not_fit() {
     let folder = tempfile::tempdir().unwrap();
     images(folder.path());

@@ -41,11 +41,13 @@ fn write_and_rename(
     file.sync_all()?;
     drop(file);
     fs::rename(temporary, path)?;
-    if cfg!(unix) {
-        // The rename itself is durable only once the folder is.
-        File::open(folder_of(path))?.sync_all()?;
-    }
-    Ok(())
+    // The rename itself is durable only once the folder is.
+    sync_folder(folder_of(path))
+}
+
+/// Makes the entries of a folder outlive a loss of power, where the system lets folders be flushed.
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
 /// A name that no other thread or process uses.
@@ -58,7 +60,7 @@ fn temporary_beside(path: &Path) -> io::Result<PathBuf> {
     Ok(folder_of(path).join(name))
 }
 
-fn folder_of(path: &Path) -> &Path {
+pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

@@ -1,6 +1,7 @@
 //! Labelled images: what every data set of pictures becomes.
 
-use crate::{Digits, IoError};
+use crate::{Columns, Digits, IoError};
+use onestep_ir::Array;
 
 /// Images and their labels, in equal order.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,39 +38,30 @@ impl LabelledImages {
         self.height * self.width
     }
 
-    /// The images numbered `rows`, in that order.
+    /// As samples for a loader: images, `f32[height·width]`, and labels, `i32`.
     ///
     /// # Errors
-    /// [`IoError::NoSuchImage`] for a number that is out of range.
-    pub fn select(&self, rows: impl IntoIterator<Item = usize>) -> Result<LabelledImages, IoError> {
-        let pixels = self.pixels();
-        let mut chosen = LabelledImages { height: self.height, width: self.width, ..Default::default() };
-        for row in rows {
-            let end = row.saturating_add(1).saturating_mul(pixels);
-            let image = self.images.get(row.saturating_mul(pixels)..end);
-            let (Some(image), Some(&label)) = (image, self.labels.get(row)) else {
-                return Err(IoError::NoSuchImage { row, images: self.len() });
-            };
-            chosen.images.extend_from_slice(image);
-            chosen.labels.push(label);
-        }
-        Ok(chosen)
+    /// [`IoError::Array`] if there are not as many pixels as `len` images have.
+    pub fn into_columns(self) -> Result<Columns, IoError> {
+        let images = Array::new(&[self.len(), self.pixels()], &self.images)?;
+        Columns::new([images, Array::new(&[self.len()], &self.labels)?])
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Batches, Last, Position};
 
     #[test]
-    fn select_takes_rows_in_order() {
+    fn images_are_fed_with_their_labels() {
         let all =
             LabelledImages { height: 1, width: 2, images: vec![0.0, 0.1, 0.2, 0.3], labels: vec![5, 6] };
-        let chosen = all.select([1, 0, 1]).unwrap();
-        assert_eq!(chosen.labels, [6, 5, 6]);
-        assert_eq!(chosen.images, [0.2, 0.3, 0.0, 0.1, 0.2, 0.3]);
-        for row in [2, usize::MAX] {
-            assert!(matches!(all.select([row]), Err(IoError::NoSuchImage { images: 2, .. })));
-        }
+        let batches = Batches::new(all.clone().into_columns().unwrap(), 1, Last::Keep).unwrap();
+        let second = batches.get(Position { epoch: 0, batch: 1 }).unwrap();
+        assert_eq!(second[0], Array::new(&[1, 2], &[0.2f32, 0.3]).unwrap());
+        assert_eq!(second[1], Array::new(&[1], &[6i32]).unwrap());
+        let torn = LabelledImages { labels: vec![5], ..all };
+        assert!(matches!(torn.into_columns(), Err(IoError::Array(_))));
     }
 }

@@ -147,6 +147,22 @@ impl Array {
         Ok(bytemuck::cast_slice(self.bytes()))
     }
 
+    /// The elements as `T`, to be changed: in place if no clone shares the storage, else in a copy of this array's own. An
+    /// error when the dtype is another.
+    pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T], ArrayError> {
+        if T::DTYPE != self.dtype {
+            return Err(ArrayError::DType { want: T::DTYPE, got: self.dtype });
+        }
+        Ok(bytemuck::cast_slice_mut(self.bytes_mut()))
+    }
+
+    /// The elements' bytes, to be changed, as [`Array::as_mut_slice`] does. Those of a `bool` are 0 or 1.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        let bytes = self.len() * self.dtype.size();
+        let words: &mut Vec<u64> = Arc::make_mut(&mut self.words);
+        &mut bytemuck::cast_slice_mut::<u64, u8>(words)[..bytes]
+    }
+
     /// The elements converted to `f64` (exact but for large `i64`).
     pub fn to_f64(&self) -> Vec<f64> {
         let b = self.bytes();

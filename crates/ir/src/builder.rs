@@ -2,18 +2,18 @@
 //! [`GraphBuilder::build`] then returns every mistake at once, each with the caller's source line.
 
 use crate::op::RegionType;
-use crate::ops::Call;
-use crate::outline::outline;
 use crate::{
     Array, BuildError, DType, Def, Dim, DimSpec, Graph, GraphError, Init, IntoShape, Loc, Mistake, Node,
     NodeId, Op, Port, Region, Role, Shape, StatePort, Tensor, Type, Update, ValueId,
 };
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
+mod checkpoint;
+mod regions;
 mod scan;
 
+use regions::Open;
 pub use scan::{ScanOptions, Scanned};
 
 /// A graph under construction. Handles ([`Tensor`]) borrow it, so that they are `Copy` and read like numbers.
@@ -37,37 +37,6 @@ struct Inner {
     checkpoints: Vec<(String, Range<usize>)>,
 }
 
-/// A nested region under construction.
-#[derive(Debug, Default)]
-struct Open {
-    region: Region,
-    /// Which one it is of those that were begun, from 1.
-    number: usize,
-    /// Where parameters declared in it are one for each iteration.
-    stack: Option<Stack>,
-    /// Keys of random numbers, and those that stand for them in this iteration.
-    keys: Vec<(ValueId, ValueId)>,
-}
-
-/// The parameters that a repeated region declares.
-#[derive(Debug)]
-struct Stack {
-    length: usize,
-    /// The number of the iteration.
-    number: ValueId,
-    /// The sequence outside the region, and the slice that is the region's parameter.
-    slices: Vec<(ValueId, ValueId)>,
-}
-
-/// A nested region with what it uses from outside.
-struct Captured {
-    region: Region,
-    /// Sequences of the parameters that it declared; their slices stand behind the parameters that it was opened with.
-    stacked: Vec<ValueId>,
-    /// Values of the regions around it; what stands for them are its last parameters.
-    constants: Vec<ValueId>,
-}
-
 impl Inner {
     fn fail(&mut self, op: &str, operands: Vec<Type>, mistake: Mistake, loc: Loc) {
         self.errors.push(BuildError { op: op.to_string(), operands, mistake, loc });
@@ -78,25 +47,6 @@ impl Inner {
             Some(open) => &mut open.region,
             None => &mut self.graph.body,
         }
-    }
-
-    /// The type of a parameter that is `ty` in the innermost open region: with an axis for each repetition around it.
-    fn repeated(&self, ty: Type) -> Type {
-        let lengths = self.regions.iter().filter_map(|open| Some(Dim::fixed(open.stack.as_ref()?.length)));
-        Type::new(ty.dtype, Shape(lengths.chain(ty.shape.0).collect()))
-    }
-
-    /// The slice of a parameter that the innermost open region sees.
-    fn slice(&mut self, mut value: ValueId) -> ValueId {
-        for open in &mut self.regions {
-            let Some(stack) = &mut open.stack else { continue };
-            let whole = self.graph.ty(value);
-            let rest = Type::new(whole.dtype, Shape(whole.shape.0[1..].to_vec()));
-            let slice = self.graph.add_value(rest, Def::Param);
-            stack.slices.push((value, slice));
-            value = slice;
-        }
-        value
     }
 }
 
@@ -413,69 +363,6 @@ impl GraphBuilder {
         out
     }
 
-    /// Runs `f`, whose nodes become a **checkpoint**: the gradient computes them again from what they were computed from,
-    /// instead of keeping what they computed. Only the values that are used outside are kept. `name` is for people.
-    ///
-    /// The results and their gradients are the same, bit for bit; the step takes less memory, and the time of computing
-    /// these nodes twice. Checkpoints nest. What is built in one may be used anywhere.
-    ///
-    /// ```
-    /// # use onestep_ir::{DType, GraphBuilder, Init};
-    /// let g = GraphBuilder::new("deep");
-    /// let mut x = g.input("x", DType::F32, [64, 32]);
-    /// for i in 0..8 {
-    ///     x = g.checkpoint(&format!("block.{i}"), || {
-    ///         let w = g.parameter(&format!("block.{i}.w"), &[32, 32], Init::Normal { mean: 0.0, std: 0.2 });
-    ///         x + x.matmul(w).tanh().matmul_t(w, false, true)
-    ///     });
-    /// }
-    /// # g.finish(x.square().mean_all()).unwrap();
-    /// ```
-    #[track_caller]
-    pub fn checkpoint<R>(&self, name: &str, f: impl FnOnce() -> R) -> R {
-        let at = || {
-            let inner = self.inner.borrow();
-            (inner.regions.len(), inner.graph.nodes.len())
-        };
-        let (depth, from) = at();
-        let out = f();
-        let (_, to) = at();
-        if depth == 0 {
-            self.inner.borrow_mut().checkpoints.push((name.to_string(), from..to));
-        } else {
-            let m = Mistake::new(
-                format!("checkpoint '{name}' stands in the region of another op"),
-                "put the whole op into a checkpoint",
-            );
-            self.mistake("checkpoint", &[], m);
-        }
-        out
-    }
-
-    /// Runs `f` with what it adds going to the graph's body, whatever region is under construction: for state that is
-    /// updated once a call. `f` uses values of the body only.
-    pub fn in_body<R>(&self, f: impl FnOnce() -> R) -> R {
-        let regions = std::mem::take(&mut self.inner.borrow_mut().regions);
-        let out = f();
-        self.inner.borrow_mut().regions = regions;
-        out
-    }
-
-    /// The values of what the interface reads, which are of the graph's body.
-    #[track_caller]
-    fn check_body(&self, what: &str, operands: &[Tensor<'_>]) -> Option<Vec<ValueId>> {
-        let values = self.check(what, operands)?;
-        if self.inner.borrow().regions.is_empty() {
-            return Some(values);
-        }
-        let mistake = Mistake::new(
-            format!("the {what} stands in a nested region"),
-            "make the value a result of the region, and use that outside of it",
-        );
-        self.mistake(what, operands, mistake);
-        None
-    }
-
     /// Runs `f`; nodes that it adds carry `loc` as their source line. Passes use it to keep the user's line.
     pub fn at<R>(&self, loc: Option<Loc>, f: impl FnOnce() -> R) -> R {
         let before = self.inner.borrow_mut().loc.replace(loc);
@@ -549,140 +436,13 @@ impl GraphBuilder {
         }
     }
 
-    /// Applies an op with one nested region: `body` gets handles for the region's parameters, which have the types
-    /// given, and gives the region's results. The body may use only its parameters and what it computes.
-    #[track_caller]
-    pub fn emit_with_region<'g>(
-        &'g self,
-        op: impl Into<Op>,
-        operands: &[Tensor<'g>],
-        params: &[Type],
-        body: impl FnOnce(&[Tensor<'g>]) -> Vec<Tensor<'g>>,
-    ) -> Vec<Tensor<'g>> {
-        let op = op.into();
-        let results = body(&self.open_region(params));
-        match self.close_region(op.rule().name(), &results) {
-            Some(region) => self.emit_regions(op, operands, vec![region]),
-            None => vec![Tensor { g: self, value: None }],
-        }
-    }
-
-    /// Begins a nested region: what is emitted from now on belongs to it, until [`GraphBuilder::close_region`].
-    /// Gives the handles of its parameters.
-    pub(crate) fn open_region(&self, params: &[Type]) -> Vec<Tensor<'_>> {
-        let ids: Vec<ValueId> = {
-            let mut inner = self.inner.borrow_mut();
-            let ids: Vec<ValueId> =
-                params.iter().map(|t| inner.graph.add_value(t.clone(), Def::Param)).collect();
-            inner.begun += 1;
-            let region = Region { params: ids.clone(), ..Region::default() };
-            let number = inner.begun;
-            inner.regions.push(Open { region, number, ..Open::default() });
-            ids
-        };
-        ids.into_iter().map(|v| self.tensor(v)).collect()
-    }
-
-    /// The number of the innermost region under construction, which no other region has; 0 for the body.
-    pub fn innermost_region(&self) -> usize {
-        self.inner.borrow().regions.last().map_or(0, |open| open.number)
-    }
-
-    /// Ends the innermost open region with its results; `None` when a result is poisoned or the region uses a value
-    /// from outside (the mistake is on record).
-    #[track_caller]
-    pub(crate) fn close_region(&self, op: &str, results: &[Tensor<'_>]) -> Option<Region> {
-        let (open, foreign) = self.pop_region(op, results)?;
-        if foreign.is_empty() {
-            return Some(open.region);
-        }
-        let mistake = Mistake::new(
-            "the region uses a value from outside",
-            "pass it as an operand and use the region's parameter",
-        );
-        self.mistake(op, &[], mistake);
-        None
-    }
-
-    /// Ends the innermost open region, which may use values of the regions around it: each becomes a parameter. `None`
-    /// as for [`GraphBuilder::close_region`].
-    #[track_caller]
-    fn capture_region(&self, op: &str, results: &[Tensor<'_>]) -> Option<Captured> {
-        let (Open { mut region, stack, .. }, foreign) = self.pop_region(op, results)?;
-        let (stacked, slices): (Vec<_>, Vec<_>) = stack.into_iter().flat_map(|stack| stack.slices).unzip();
-        let mut inner = self.inner.borrow_mut();
-        let around = inner.regions.iter().map(|open| &open.region).chain([&inner.graph.body]);
-        let visible: HashSet<ValueId> = around.flat_map(|r| inner.graph.defined(r)).collect();
-        let slices_around = inner.regions.iter().filter_map(|open| open.stack.as_ref());
-        let slices_around: HashSet<ValueId> =
-            slices_around.flat_map(|stack| stack.slices.iter().map(|s| s.1)).collect();
-        let constants: Vec<ValueId> = foreign.into_iter().filter(|v| !slices.contains(v)).collect();
-        if constants.iter().any(|v| !visible.contains(v) && !slices_around.contains(v)) {
-            let what = "the region uses a value of a region that is complete";
-            let mistake = Mistake::new(what, "make it a result of that region, and use the op's result");
-            inner.fail(op, vec![], mistake, Loc::caller());
-            return None;
-        }
-        region.params.extend(slices);
-        let mut inside: HashMap<ValueId, ValueId> = HashMap::new();
-        for &v in &constants {
-            let ty = inner.graph.ty(v).clone();
-            let param = inner.graph.add_value(ty, Def::Param);
-            region.params.push(param);
-            inside.insert(v, param);
-        }
-        let swap = |v: &mut ValueId| *v = inside.get(v).copied().unwrap_or(*v);
-        for id in &region.nodes {
-            inner.graph.nodes[id.index()].operands.iter_mut().for_each(swap);
-        }
-        region.results.iter_mut().for_each(swap);
-        Some(Captured { region, stacked, constants })
-    }
-
-    /// Takes the innermost open region, with its results, and what it uses from outside, each once, in the order of use.
-    /// `None` when a result is poisoned or regions nest too deep (the mistake is on record).
-    #[track_caller]
-    fn pop_region(&self, op: &str, results: &[Tensor<'_>]) -> Option<(Open, Vec<ValueId>)> {
-        let (mut open, depth) = {
-            let mut inner = self.inner.borrow_mut();
-            (inner.regions.pop()?, inner.regions.len() + 1)
-        };
-        open.region.results = self.check(op, results)?;
-        if depth > Graph::MAX_NESTING {
-            let what = format!("regions nest more than {} deep", Graph::MAX_NESTING);
-            self.mistake(op, &[], Mistake::new(what, "inline some of the calls"));
-            return None;
-        }
-        let foreign = self.with_graph(|g| {
-            let mut known: HashSet<ValueId> = g.defined(&open.region).collect();
-            let nodes = open.region.nodes.iter().map(|n| g.node(*n));
-            let uses = nodes.flat_map(|n| &n.operands).chain(&open.region.results);
-            uses.copied().filter(|v| known.insert(*v)).collect()
-        });
-        Some((open, foreign))
-    }
-
     /// The finished graph, or every mistake at once.
     pub fn build(&self) -> Result<Graph, GraphError> {
         let inner = self.inner.borrow();
         if !inner.errors.is_empty() {
             return Err(GraphError::Build(inner.errors.clone()));
         }
-        let mut graph = inner.graph.clone();
-        // A checkpoint takes in the calls that the inner ones became.
-        let mut calls: Vec<(usize, NodeId)> = vec![];
-        for (name, built) in &inner.checkpoints {
-            let mut nodes: HashSet<NodeId> = built.clone().map(|n| NodeId(n as u32)).collect();
-            nodes.extend(calls.iter().filter(|(from, _)| built.contains(from)).map(|(_, call)| *call));
-            if let Some(call) = outline(&mut graph, &nodes, Call::checkpoint(name)) {
-                calls.push((built.start, call));
-            }
-        }
-        if !calls.is_empty() {
-            // They may nest too deep.
-            graph.verify()?;
-        }
-        Ok(graph)
+        checkpoint::outlined(&inner.graph, &inner.checkpoints)
     }
 
     /// The finished graph with `loss` as its first output, named `loss`; or every mistake at once.
@@ -692,20 +452,6 @@ impl GraphBuilder {
         let mut graph = self.build()?;
         graph.outputs.sort_by_key(|o| &*o.name != "loss");
         Ok(graph)
-    }
-}
-
-impl Graph {
-    /// The values that a region defines itself: its parameters and its nodes' results.
-    fn defined<'a>(&'a self, r: &'a Region) -> impl Iterator<Item = ValueId> + 'a {
-        let results = r.nodes.iter().flat_map(|n| &self.node(*n).results);
-        r.params.iter().chain(results).copied()
-    }
-
-    /// The types at a region's boundary.
-    pub fn region_type(&self, r: &Region) -> RegionType {
-        let types = |vs: &[ValueId]| vs.iter().map(|v| self.ty(*v).clone()).collect();
-        RegionType { params: types(&r.params), results: types(&r.results) }
     }
 }
 

@@ -14,7 +14,13 @@ pub fn eliminate_dead(graph: &Graph) -> Graph {
     for v in graph.roots() {
         live[v.index()] = true;
     }
-    mark(graph, &graph.body, &mut live);
+    // A carry that turns out to be needed may need others: again, until nothing more is.
+    let count = |live: &[bool]| live.iter().filter(|l| **l).count();
+    let mut before = 0;
+    while before < count(&live) {
+        before = count(&live);
+        mark(graph, &graph.body, &mut live);
+    }
     let out = interface(graph);
     let map = graph.body.params.iter().copied().zip(out.body.params.iter().copied()).collect();
     let mut sweep = Sweep { graph, live: &live, map, out };
@@ -56,21 +62,14 @@ fn mark(graph: &Graph, region: &Region, live: &mut [bool]) {
     }
 }
 
-/// A carry is needed when its last value is, or when an iteration uses it; which may need further carries, and so on.
+/// A carry is needed when its last value is, or when an iteration uses it: the next walk goes on from there.
 fn mark_scan(graph: &Graph, scan: &Scan, node: &Node, region: &Region, live: &mut [bool]) {
-    loop {
-        for (i, (inner, outer)) in region.results.iter().zip(&node.results).enumerate() {
-            let carried = i < scan.carries && live[region.params[i].index()];
-            if live[outer.index()] || carried {
-                live[inner.index()] = true;
-            }
-        }
-        mark(graph, region, live);
-        let awaits = |i: usize| live[region.params[i].index()] && !live[region.results[i].index()];
-        if !(0..scan.carries).any(awaits) {
-            break;
+    for (i, (inner, outer)) in region.results.iter().zip(&node.results).enumerate() {
+        if live[outer.index()] || i < scan.carries && live[region.params[i].index()] {
+            live[inner.index()] = true;
         }
     }
+    mark(graph, region, live);
     for (i, (param, operand)) in region.params.iter().zip(&node.operands).enumerate() {
         if live[param.index()] || i < scan.carries && live[node.results[i].index()] {
             live[operand.index()] = true;

@@ -43,6 +43,6 @@ pub use outline::outline;
 pub use shape::{Dim, DimSpec, DimVar, IntoShape, Shape, Type, dim, row_major};
 pub use tensor::{
     AttentionOptions, Complex, ConvOptions, CrossEntropyOptions, CtcOptions, CtcReduction, Divisor,
-    FourierNorm, GridSample, Interpolation, Meeting, Outside, QuantileKind, Resize, Rhs, RotaryOptions,
+    FourierNorm, GridSample, Interpolation, Lu, Meeting, Outside, QuantileKind, Resize, Rhs, RotaryOptions,
     RotaryPairing, RotaryScaling, Tensor, concat, stack,
 };

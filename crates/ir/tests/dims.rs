@@ -13,7 +13,7 @@ const NUMBERS: [&str; 1] = ["random_bits"];
 
 /// The ops that need a certain number of elements along an axis: a variable one is taken on trust, and binding it to less is
 /// the mistake.
-const AT_LEAST: [&str; 4] = ["dynamic_slice", "dynamic_update_slice", "argmax", "argmin"];
+const AT_LEAST: [&str; 5] = ["dynamic_slice", "dynamic_update_slice", "argmax", "argmin", "ctc_loss"];
 
 /// The types that the op infers once everything is bound; `None` where it is one of [`AT_LEAST`] and does not fit.
 fn direct(op: &Op, types: &[Type], what: &str) -> Option<Vec<Type>> {

@@ -1,7 +1,7 @@
 //! Ops at their edges: cases that users of other systems have reported, each with its whole kind.
 
 use onestep_ir::interp::{Mode, run};
-use onestep_ir::ops::{Attention, AttentionGrad, AttentionLayout, CrossEntropy, Mean};
+use onestep_ir::ops::{Attention, AttentionGrad, AttentionLayout, CrossEntropy, CtcLoss, Mean};
 use onestep_ir::testing::{self, Rng};
 use onestep_ir::{
     Array, AttentionOptions, DType, Dense, GraphBuilder, GraphError, Op, Tensor, concat, op::Range, stack,
@@ -450,4 +450,73 @@ fn mistakes_are_recorded() {
     for e in g.errors() {
         assert!(e.to_string().contains("edges.rs"), "{e}");
     }
+}
+
+/// Losses and posteriors by the op and by its decomposition; classes 0 to 2, of which 0 is the blank, all equally likely.
+fn ctc(time: usize, targets: &[i64], times: i64, labels: i64) -> [(f64, Vec<f64>); 2] {
+    let log_probs = real(&[time, 1, 3], &vec![-(3f64.ln()); time * 3]);
+    let operands = [log_probs, int(&[1, targets.len()], targets), int(&[1], &[times]), int(&[1], &[labels])];
+    both_ways(CtcLoss { blank: 0 }, &operands).map(|r| {
+        let r = r.unwrap();
+        (r[0].reals()[0], r[1].reals().to_vec())
+    })
+}
+
+#[test]
+fn ctc_counts_alignments() {
+    for (time, targets, times, labels, paths) in [
+        // a, aa, a_, _a; and ab alone in two times.
+        (2, &[1, 2][..], 2, 1, 3.0),
+        (2, &[1, 2], 2, 2, 1.0),
+        // A repeated label needs a blank between: a_a.
+        (3, &[1, 1], 3, 2, 1.0),
+        // Only blanks stand for nothing.
+        (3, &[], 3, 0, 1.0),
+        (3, &[2, 2, 7], 2, 0, 1.0),
+        // Of no time and no label, the empty path.
+        (0, &[], 0, 0, 1.0),
+        (3, &[1], 0, 0, 1.0),
+    ] {
+        for (loss, posterior) in ctc(time, targets, times, labels) {
+            let want = times as f64 * 3f64.ln() - f64::ln(paths);
+            assert!((loss - want).abs() < 1e-6, "{targets:?}: {loss}, not {want}");
+            for (t, row) in posterior.chunks(3).enumerate() {
+                let sum = if (t as i64) < times { 1.0 } else { 0.0 };
+                assert!((row.iter().sum::<f64>() - sum).abs() < 1e-6, "{targets:?}: {posterior:?}");
+            }
+        }
+    }
+    // Too short, even of no time.
+    for (targets, times, labels) in [(&[1, 1][..], 2, 2), (&[1, 2], 1, 2), (&[1], 0, 1)] {
+        for (loss, posterior) in ctc(2, targets, times, labels) {
+            assert_eq!(loss, f64::INFINITY);
+            assert_eq!(posterior, [0.0; 6]);
+        }
+    }
+}
+
+#[test]
+fn ctc_is_stable_far_from_normal() {
+    // Log-probabilities that underflow as probabilities, and a class that is impossible.
+    let low = f64::NEG_INFINITY;
+    let log_probs = real(&[2, 1, 2], &[-1e6, -2e6, low, -3e6]);
+    let operands = [log_probs, int(&[1, 1], &[1]), int(&[1], &[2]), int(&[1], &[1])];
+    for result in both_ways(CtcLoss { blank: 0 }, &operands) {
+        let result = result.unwrap();
+        near(result[0].reals(), &[4e6], 0.0);
+        near(result[1].reals(), &[1.0, 0.0, 0.0, 1.0], 0.0);
+    }
+}
+
+#[test]
+fn ctc_names_what_is_out_of_range() {
+    let text = |targets: &[i64], times: i64, labels: i64| {
+        let operands =
+            [real(&[2, 1, 3], &[-1.0; 6]), int(&[1, 2], targets), int(&[1], &[times]), int(&[1], &[labels])];
+        let [whole, _] = both_ways(CtcLoss { blank: 0 }, &operands);
+        whole.unwrap_err().to_string()
+    };
+    assert!(text(&[1, 2], 3, 1).contains("length 3 (element 0 of the lengths) is outside 0..=2"));
+    assert!(text(&[1, 2], 2, -1).contains("length -1"));
+    assert!(text(&[1, 3], 2, 2).contains("index 3 (element 1 of the indices) is outside 0..3"));
 }

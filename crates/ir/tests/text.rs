@@ -399,3 +399,20 @@ fn types_may_be_left_out_of_every_node() {
     assert_eq!(graph.nodes.len(), 2);
     fault(&text.replace("%x, %x", "%x %x"));
 }
+
+#[test]
+fn every_first_value_survives() {
+    let g = GraphBuilder::new("first");
+    let all = [
+        Init::Constant(0.5),
+        Init::Uniform { low: -0.5, high: 0.25 },
+        Init::Normal { mean: 0.0, std: 0.02 },
+        Init::TruncatedNormal { mean: 0.0, std: 0.02, low: -0.04, high: 0.04 },
+        Init::Orthogonal { gain: 2.0 },
+    ];
+    for (i, init) in all.into_iter().enumerate() {
+        g.state(&format!("s{i}"), Role::Parameter, DType::F32, &[2, 2], init);
+    }
+    let read = round_trip(&g.build().unwrap());
+    assert!(read.states.iter().map(|s| s.init).eq(all));
+}

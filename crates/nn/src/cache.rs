@@ -60,9 +60,7 @@ impl<'g> Cache<'g> {
             (self.grown(&format!("{name}.attn.cache.k"), k), self.grown(&format!("{name}.attn.cache.v"), v));
         let align = AttentionAlign::BottomRight;
         let options = AttentionOptions { layout: LAYOUT, causal: true, align, ..AttentionOptions::default() };
-        // Not the sum that is the next length: that would be ready before the last reader of the old one is, and could not
-        // take its place.
-        let there = self.length.expand(0) + self.time as f64;
+        let there = (self.length + self.time as f64).expand(0);
         q.attention_with(k, v, None, Some(there), options)
     }
 

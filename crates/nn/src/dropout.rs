@@ -2,7 +2,7 @@
 //! of the call, all of them state. So the same run gives the same masks on every device, a resumed run goes on with
 //! those that an uninterrupted one would have had, and a second layer changes none of the first's.
 
-use onestep_ir::{DType, GraphBuilder, Init, Role, Tensor};
+use onestep_ir::{DType, GraphBuilder, Init, Role, Shape, Tensor};
 
 /// Path of the key: `u32[2]`, the run's seed.
 const KEY: &str = "rng/key";
@@ -23,6 +23,103 @@ pub fn dropout<'g>(g: &'g GraphBuilder, name: &str, x: Tensor<'g>, p: f64) -> Te
     }
     let (key, counter) = random_state(g);
     x.dropout(p, g.random_bits(name, key, counter, x.shape()))
+}
+
+/// [`dropout`] of whole channels: of each example, a channel falls out altogether with probability `p` (Tompson and others,
+/// "Efficient object localization using convolutional networks", 2015). PyTorch's `nn.Dropout1d`, `2d` and `3d`.
+///
+/// `x` is `[batch, channels, ..]` of any float dtype, and the result has its type.
+#[track_caller]
+pub fn dropout_channels<'g>(g: &'g GraphBuilder, name: &str, x: Tensor<'g>, p: f64) -> Tensor<'g> {
+    dropout_along(g, "dropout_channels", name, x, p, 2)
+}
+
+/// [`dropout`] of whole examples: what a residual branch computes for an example falls out altogether with probability
+/// `p` (Huang and others, "Deep networks with stochastic depth", 2016). torchvision's `StochasticDepth` in mode `row`.
+///
+/// `x` is `[batch, ..]` of any float dtype, and the result has its type.
+#[track_caller]
+pub fn stochastic_depth<'g>(g: &'g GraphBuilder, name: &str, x: Tensor<'g>, p: f64) -> Tensor<'g> {
+    dropout_along(g, "stochastic_depth", name, x, p, 1)
+}
+
+/// Dropout after a SELU: an element falls to that function's lowest value, and all are then scaled and shifted so that
+/// numbers of mean 0 and variance 1 keep both (Klambauer and others, "Self-normalizing neural networks", 2017). PyTorch's
+/// `nn.AlphaDropout`.
+///
+/// `x` has any shape and float dtype, and the result has its type.
+#[track_caller]
+pub fn alpha_dropout<'g>(g: &'g GraphBuilder, name: &str, x: Tensor<'g>, p: f64) -> Tensor<'g> {
+    alpha_dropout_along(g, "alpha_dropout", name, x, p, usize::MAX)
+}
+
+/// [`alpha_dropout`] of whole channels: PyTorch's `nn.FeatureAlphaDropout`.
+///
+/// `x` is `[batch, channels, ..]` of any float dtype, and the result has its type.
+#[track_caller]
+pub fn alpha_dropout_channels<'g>(g: &'g GraphBuilder, name: &str, x: Tensor<'g>, p: f64) -> Tensor<'g> {
+    alpha_dropout_along(g, "alpha_dropout_channels", name, x, p, 2)
+}
+
+/// The shape of `x` with 1 for every axis from `axes` on: what falls out falls out along all of them.
+#[track_caller]
+fn falling<'g>(layer: &str, x: Tensor<'g>, axes: usize) -> Result<Shape, Tensor<'g>> {
+    let mut shape = x.shape();
+    if axes != usize::MAX && shape.rank() < axes {
+        let names = &["batch", "channels"][..axes];
+        let help = format!("give x of shape [{}, ..]", names.join(", "));
+        return Err(x.mistake(layer, format!("{shape} has not {axes} axes"), help));
+    }
+    shape.0.iter_mut().skip(axes).for_each(|d| *d = 1.into());
+    Ok(shape)
+}
+
+#[track_caller]
+fn dropout_along<'g>(
+    g: &'g GraphBuilder,
+    layer: &str,
+    name: &str,
+    x: Tensor<'g>,
+    p: f64,
+    axes: usize,
+) -> Tensor<'g> {
+    if p == 0.0 || x.value().is_none() {
+        return x;
+    }
+    let shape = match falling(layer, x, axes) {
+        Ok(shape) => shape,
+        Err(poison) => return poison,
+    };
+    let (key, counter) = random_state(g);
+    x.dropout(p, g.random_bits(name, key, counter, shape).broadcast(&x.shape()))
+}
+
+#[track_caller]
+fn alpha_dropout_along<'g>(
+    g: &'g GraphBuilder,
+    layer: &str,
+    name: &str,
+    x: Tensor<'g>,
+    p: f64,
+    axes: usize,
+) -> Tensor<'g> {
+    /// The lowest value of a SELU: −scale · alpha.
+    const LOWEST: f64 = -1.758_099_340_847_376_6;
+    if p == 0.0 || x.value().is_none() {
+        return x;
+    }
+    let shape = match falling(layer, x, axes) {
+        Ok(shape) => shape,
+        Err(poison) => return poison,
+    };
+    let (key, counter) = random_state(g);
+    let ones = g.full(DType::F32, shape.clone(), 1.0);
+    let kept = ones.dropout(p, g.random_bits(name, key, counter, shape)).greater(0.0);
+    // With probability 1 all is lost, and there is no variance to keep.
+    let scale = if p < 1.0 { ((1.0 + p * LOWEST * LOWEST) * (1.0 - p)).sqrt().recip() } else { 0.0 };
+    let shift = -scale * p * LOWEST;
+    let wide = x.cast(x.dtype().accumulator());
+    (kept.broadcast(&x.shape()).select(wide, LOWEST) * scale + shift).cast(x.dtype())
 }
 
 /// Key and counter, declared on first use.

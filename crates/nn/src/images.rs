@@ -87,21 +87,22 @@ pub fn conv2d_with<'g>(
 pub struct BatchNorm {
     /// Added to the variance.
     pub eps: f64,
-    /// How far the running values move towards each batch's.
-    pub momentum: f64,
+    /// How far the running values move towards each batch's; `None` for their average over all batches so far, whose number
+    /// is then the buffer `<name>.num_batches_tracked`.
+    pub momentum: Option<f64>,
     /// Whether a batch is scaled by its own statistics, which then move the running ones; otherwise by the running ones.
     pub training: bool,
 }
 
 impl Default for BatchNorm {
     fn default() -> BatchNorm {
-        BatchNorm { eps: 1e-5, momentum: 0.1, training: true }
+        BatchNorm { eps: 1e-5, momentum: Some(0.1), training: true }
     }
 }
 
 impl BatchNorm {
     /// The norm of a graph that evaluates.
-    pub const EVAL: BatchNorm = BatchNorm { eps: 1e-5, momentum: 0.1, training: false };
+    pub const EVAL: BatchNorm = BatchNorm { eps: 1e-5, momentum: Some(0.1), training: false };
 }
 
 /// Each channel scaled to mean 0 and variance 1 over batch and places: PyTorch's `nn.BatchNorm2d` and its like (Ioffe and
@@ -127,6 +128,16 @@ pub fn batch_norm<'g>(g: &'g GraphBuilder, name: &str, x: Tensor<'g>, options: B
     let (y, mean, variance) = x.batch_norm(weight, bias, eps);
     let count = elements(x, acc);
     let unbiased = variance * (count / (count - 1.0).maximum(1.0));
+    let momentum = match momentum {
+        Some(momentum) => g.scalar(acc, momentum),
+        None => {
+            let path = format!("{name}.num_batches_tracked");
+            let batches = g.state(&path, Role::Buffer, DType::I64, &[], Init::ZEROS);
+            let with_this = batches + 1.0;
+            g.update(batches, with_this, true);
+            1.0 / with_this.cast(acc)
+        }
+    };
     g.update(running_mean, running_mean * (1.0 - momentum) + mean * momentum, true);
     g.update(running_var, running_var * (1.0 - momentum) + unbiased * momentum, true);
     y
@@ -153,6 +164,17 @@ pub fn group_norm<'g>(g: &'g GraphBuilder, name: &str, x: Tensor<'g>, groups: us
     let weight = parameter(g, name, "weight", x, &[channels], Init::ONES);
     let bias = parameter(g, name, "bias", x, &[channels], Init::ZEROS);
     x.group_norm(groups, weight, bias, eps)
+}
+
+/// Each example's channels scaled to mean 0 and variance 1: PyTorch's `nn.InstanceNorm2d` and its like with `affine`, whose
+/// `eps` is 1e-5 (Ulyanov, Vedaldi and Lempitsky, "Instance normalization", 2016).
+///
+/// `x` is `[batch, channels, ..]` of any float dtype; the result has its type. Parameters: `<name>.weight`, `[channels]`,
+/// ones, and `<name>.bias`, zeros.
+#[track_caller]
+pub fn instance_norm<'g>(g: &'g GraphBuilder, name: &str, x: Tensor<'g>, eps: f64) -> Tensor<'g> {
+    let Some(channels) = channels(x, "instance_norm", 0) else { return x.poison() };
+    group_norm(g, name, x, channels, eps)
 }
 
 /// The number of channels, axis 1, of a tensor of floats of this rank (0: any); `None` and a mistake on record where there

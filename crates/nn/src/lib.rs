@@ -20,6 +20,22 @@
 //! assert_eq!(paths, ["fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"]);
 //! # Ok::<(), onestep_ir::GraphError>(())
 //! ```
+//!
+//! A stack of equal layers that [`onestep_ir::GraphBuilder::repeat`] builds is compiled once, however deep; each parameter
+//! has a leading axis for the layers. Its gradient keeps the input of each layer and computes the rest again.
+//!
+//! ```
+//! # use onestep_ir::{DType, GraphBuilder};
+//! # use onestep_nn as nn;
+//! # let g = GraphBuilder::new("deep");
+//! let x = g.input("x", DType::F32, [8, 16, 64]);
+//! let y = g.repeat(24, x, |x, _| nn::transformer_block(&g, "block", x, nn::Block::new(64, 4)));
+//! # g.output("y", y);
+//! let graph = g.build()?;
+//! let weight = graph.state("block.mlp.up.weight").unwrap();
+//! assert_eq!(graph.ty(weight.value).to_string(), "f32[24, 256, 64]");
+//! # Ok::<(), onestep_ir::GraphError>(())
+//! ```
 
 mod activation;
 mod attention;
@@ -41,9 +57,9 @@ pub use activation::Activation;
 pub use attention::attention;
 pub use bert::Bert;
 pub use cnn::Cnn;
-pub use dropout::dropout;
+pub use dropout::{alpha_dropout, alpha_dropout_channels, dropout, dropout_channels, stochastic_depth};
 pub use gpt::{Gpt, GptInit};
-pub use images::{BatchNorm, Conv2d, batch_norm, conv2d, conv2d_with, group_norm};
+pub use images::{BatchNorm, Conv2d, batch_norm, conv2d, conv2d_with, group_norm, instance_norm};
 pub use init::{Fan, Spread, WeightInit};
 pub use layers::{
     LinearOptions, embedding, embedding_with, layer_norm, linear, linear_no_bias, linear_with, rms_norm,

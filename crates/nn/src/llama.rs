@@ -137,6 +137,11 @@ impl Llama {
         mix: NamedMix<'_, 'g>,
     ) -> Tensor<'g> {
         let Llama { vocab, width, hidden, layers, heads, kv_heads, eps, .. } = *self;
+        // Heads that do not divide the width are the attention's to refuse.
+        if let Some(size) = width.checked_div(heads).filter(|size| size * heads == width && size % 2 == 1) {
+            let what = format!("the {size} features of a head do not turn in pairs");
+            return tokens.mistake("llama", what, "give each head an even number of the width's features");
+        }
         let (base, scaling) = (self.rotary_base, self.rotary_scaling);
         let rotary = RotaryOptions { base, scaling, ..RotaryOptions::default() };
         let linear = LinearOptions { weight: WeightInit::Normal(0.02), bias: None };

@@ -185,9 +185,7 @@ impl Recurrent {
         };
         let all = Shape(vec![(self.layers * self.directions()).into(), batch.clone(), self.hidden.into()]);
         for t in first.iter().flat_map(|s| [Some(s.hidden), s.cell]).flatten() {
-            if t.value().is_none() {
-                return None;
-            }
+            t.value()?;
             if t.shape() != all || t.dtype() != x.dtype() {
                 let what =
                     format!("the first state is {}{} instead of {}{all}", t.dtype(), t.shape(), x.dtype());

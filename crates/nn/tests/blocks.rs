@@ -91,8 +91,12 @@ fn output(
 
 #[test]
 fn an_encoder_sees_all_of_its_sequence_and_no_padding() {
-    let encoder = |g, x, lengths| encoder_block(g, "b", x, Some(lengths), Block::post_norm(6, 2));
-    let decoder = |g, x, _| transformer_block(g, "b", x, Block::post_norm(6, 2));
+    fn encoder<'g>(g: &'g GraphBuilder, x: Tensor<'g>, lengths: Tensor<'g>) -> Tensor<'g> {
+        encoder_block(g, "b", x, Some(lengths), Block::post_norm(6, 2))
+    }
+    fn decoder<'g>(g: &'g GraphBuilder, x: Tensor<'g>, _: Tensor<'g>) -> Tensor<'g> {
+        transformer_block(g, "b", x, Block::post_norm(6, 2))
+    }
     let plain = |_: &mut [f64]| {};
     // The last position of the first sequence, and the third of the second, which is padding.
     let last = |x: &mut [f64]| x[3 * 6] += 1.0;
@@ -155,7 +159,9 @@ fn impossible_ones_are_mistakes_at_the_callers_line() {
     };
     assert!(llama(Llama { kv_heads: 2, ..tiny }, &[1, 4]).contains("3 heads of queries do not share 2"));
     assert!(llama(Llama { kv_heads: 0, ..tiny }, &[1, 4]).contains("do not share 0"));
-    assert!(llama(Llama { heads: 4, ..tiny }, &[1, 4]).contains("3 of 3 features do not turn in pairs"));
+    assert!(
+        llama(Llama { heads: 4, ..tiny }, &[1, 4]).contains("the 3 features of a head do not turn in pairs")
+    );
     assert!(llama(Llama { context: 3, ..tiny }, &[1, 4]).contains("may have 4 positions"));
     assert!(llama(tiny, &[4]).contains("give them as [batch, time]"));
     assert!(text(&|g| tiny.decode(g, g.input("x", DType::I32, [1, 4]))).contains("give them as [time]"));

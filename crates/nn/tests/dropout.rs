@@ -4,8 +4,11 @@ mod common;
 
 use common::{State, call, first_state, mistakes, shapes};
 use onestep_io::safetensors::{Metadata, load, save};
-use onestep_ir::{Array, DType, Graph, GraphBuilder, Role};
-use onestep_nn::{Activation, Gpt, dropout, linear};
+use onestep_ir::{Array, DType, Graph, GraphBuilder, Role, Tensor};
+use onestep_nn::{
+    Activation, Gpt, alpha_dropout, alpha_dropout_channels, dropout, dropout_channels, linear,
+    stochastic_depth,
+};
 use onestep_optim::{AdamW, Params, StepOptions, training_step};
 
 const N: usize = 100_000;
@@ -124,6 +127,70 @@ fn evaluation_has_the_same_parameters_and_no_random_numbers() {
     let parameters: Vec<_> =
         shapes(&train).into_iter().filter(|(path, _)| !path.starts_with("rng/")).collect();
     assert_eq!(parameters, shapes(&eval));
+}
+
+type Layer = for<'g> fn(&'g GraphBuilder, &str, Tensor<'g>, f64) -> Tensor<'g>;
+
+/// What a layer makes of normal numbers, `[500, 20, 10]`, and those numbers.
+fn variant(layer: Layer, seed: u64) -> (Vec<f64>, Vec<f64>) {
+    let g = GraphBuilder::new("variant");
+    let shape = [500, 20, 10];
+    let x = g.input("x", DType::F32, shape);
+    g.output("y", layer(&g, "drop", x, 0.3));
+    let graph = g.build().unwrap();
+    let init = onestep_ir::Init::Normal { mean: 0.0, std: 1.0 };
+    let x = init.array(DType::F32, &shape, 5, "x").unwrap();
+    let y = call(&graph, &mut first_state(&graph, seed), std::slice::from_ref(&x))[0].to_f64();
+    (y, x.to_f64())
+}
+
+#[test]
+fn what_falls_out_falls_out_as_a_whole() {
+    for (layer, whole) in [(dropout_channels as Layer, 10), (stochastic_depth, 200)] {
+        let (y, x) = variant(layer, 1);
+        assert_eq!(y, variant(layer, 1).0);
+        assert_ne!(y, variant(layer, 2).0);
+        let mut lost = 0;
+        for (y, x) in y.chunks(whole).zip(x.chunks(whole)) {
+            let gone = y.iter().all(|y| *y == 0.0);
+            lost += gone as usize;
+            assert!(gone || y.iter().zip(x).all(|(y, x)| (y - x / 0.7).abs() <= 1e-6 * x.abs()));
+        }
+        let share = lost as f64 / (y.len() / whole) as f64;
+        assert!((share - 0.3).abs() < 0.07, "{share} of the parts of {whole} are lost");
+    }
+}
+
+#[test]
+fn alpha_dropout_keeps_mean_and_variance() {
+    for (layer, whole) in [(alpha_dropout as Layer, 1), (alpha_dropout_channels, 10)] {
+        let (y, x) = variant(layer, 3);
+        let n = y.len() as f64;
+        let mean = y.iter().sum::<f64>() / n;
+        let variance = y.iter().map(|y| (y - mean).powi(2)).sum::<f64>() / n;
+        assert!(mean.abs() < 0.05 && (variance - 1.0).abs() < 0.05, "mean {mean}, variance {variance}");
+        // PyTorch's numbers: a = ((1 − p)(1 + p·α′²))^−½ and b = −a·p·α′.
+        let low = -1.7580993408473766f64;
+        let a = (0.7 * (1.0 + 0.3 * low * low)).powf(-0.5);
+        let b = -a * 0.3 * low;
+        let mut lost = 0;
+        for (y, x) in y.chunks(whole).zip(x.chunks(whole)) {
+            let gone = y.iter().all(|y| (y - (a * low + b)).abs() < 1e-5);
+            lost += gone as usize;
+            assert!(gone || y.iter().zip(x).all(|(y, x)| (y - (a * x + b)).abs() < 1e-5));
+        }
+        let share = lost as f64 / (y.len() / whole) as f64;
+        assert!((share - 0.3).abs() < 0.02, "{share} of the parts of {whole} are lost");
+    }
+}
+
+#[test]
+fn variants_need_the_axes_that_they_drop() {
+    let g = GraphBuilder::new("axes");
+    let x = g.input("x", DType::F32, [4]);
+    g.output("y", dropout_channels(&g, "drop", x, 0.5));
+    let text = mistakes(g.build());
+    assert!(text.contains("give x of shape [batch, channels, ..]"), "{text}");
 }
 
 /// An MLP with dropout, trained by AdamW.

@@ -4,7 +4,9 @@ mod common;
 
 use common::{assert_close, call, first_state, mistakes, shapes};
 use onestep_ir::{Array, DType, Graph, GraphBuilder, Tensor, bind, dim};
-use onestep_nn::{BatchNorm, Cnn, Conv2d, basic_block, batch_norm, conv2d, conv2d_with, group_norm};
+use onestep_nn::{
+    BatchNorm, Cnn, Conv2d, basic_block, batch_norm, conv2d, conv2d_with, group_norm, instance_norm,
+};
 use onestep_optim::{Params, Sgd, StepOptions, training_step};
 
 /// A graph of one function of an `f32` input.
@@ -52,7 +54,7 @@ fn conv2d_by_hand() {
 
 #[test]
 fn batch_norm_trains_by_the_batch_and_evaluates_by_the_running_values() {
-    let options = BatchNorm { eps: 1e-5, momentum: 0.25, training: true };
+    let options = BatchNorm { eps: 1e-5, momentum: Some(0.25), training: true };
     let train = graph(&[3, 2, 2], |g, x| batch_norm(g, "bn", x, options));
     let mut state = first_state(&train, 0);
     let x = array(&[3, 2, 2]);
@@ -86,6 +88,40 @@ fn batch_norm_trains_by_the_batch_and_evaluates_by_the_running_values() {
         })
         .collect();
     assert_close(&y, &want, 1e-5, "values");
+}
+
+#[test]
+fn batch_norm_without_momentum_averages_all_batches() {
+    let options = BatchNorm { momentum: None, ..BatchNorm::default() };
+    let train = graph(&[3, 2], |g, x| batch_norm(g, "bn", x, options));
+    let mut state = first_state(&train, 0);
+    let batches: Vec<Vec<f64>> = (0..4).map(|b| numbers(6 * (b + 1))[6 * b..].to_vec()).collect();
+    let (mut means, mut variances) = ([0.0; 2], [0.0; 2]);
+    for batch in &batches {
+        call(&train, &mut state, &[Array::from_f64(DType::F32, &[3, 2], batch).unwrap()]);
+        for c in 0..2 {
+            let values = [batch[c], batch[c + 2], batch[c + 4]];
+            let mean = values.iter().sum::<f64>() / 3.0;
+            means[c] += mean / 4.0;
+            variances[c] += values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / 2.0 / 4.0;
+        }
+    }
+    assert_close(&state["bn.running_mean"].to_f64(), &means, 1e-5, "mean");
+    assert_close(&state["bn.running_var"].to_f64(), &variances, 1e-4, "variance");
+    assert_eq!(state["bn.num_batches_tracked"], Array::scalar(4i64));
+}
+
+#[test]
+fn instance_norm_scales_each_channel_of_each_example() {
+    let layer = graph(&[2, 3, 4], |g, x| instance_norm(g, "in", x, 1e-5));
+    assert_eq!(shapes(&layer), [("in.weight".into(), vec![3]), ("in.bias".into(), vec![3])]);
+    let y = call(&layer, &mut first_state(&layer, 0), &[array(&[2, 3, 4])])[0].to_f64();
+    for (got, values) in y.chunks(4).zip(numbers(24).chunks(4)) {
+        let mean = values.iter().sum::<f64>() / 4.0;
+        let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / 4.0;
+        let want: Vec<f64> = values.iter().map(|v| (v - mean) / (variance + 1e-5).sqrt()).collect();
+        assert_close(got, &want, 1e-5, "values");
+    }
 }
 
 /// The count of a variable batch is the number of its elements, so that a bound graph moves the running values alike.

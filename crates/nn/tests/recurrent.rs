@@ -119,14 +119,23 @@ fn impossible_networks_are_named() {
     let lstm = Recurrent::lstm(HIDDEN);
     let state = |g: &'_ GraphBuilder| g.input("h", DType::F32, [2, 2, 4]).value().unwrap();
     for (want, text) in [
-        ("has not three axes", fault(&|g, x| drop(lstm.build(g, "lstm", x.reshape([10, 3])).output.rank()))),
+        (
+            "has not three axes",
+            fault(&|g, x| {
+                lstm.build(g, "lstm", x.reshape([10, 3]));
+            }),
+        ),
         (
             "has 0 layers",
-            fault(&|g, x| drop(Recurrent { layers: 0, ..lstm }.build(g, "lstm", x).output.rank())),
+            fault(&|g, x| {
+                Recurrent { layers: 0, ..lstm }.build(g, "lstm", x);
+            }),
         ),
         (
             "give integers of shape [2]",
-            fault(&|g, x| drop(lstm.build_with(g, "lstm", x, Some(x), None).output.rank())),
+            fault(&|g, x| {
+                lstm.build_with(g, "lstm", x, Some(x), None);
+            }),
         ),
         (
             "instead of f32[1, 2, 4]",

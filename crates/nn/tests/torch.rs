@@ -147,7 +147,7 @@ fn in_f64_they_agree_to_the_constants() {
     agrees(&llama(false), "llama", Mode::AllF64, 1e-10);
     agrees(&llama(true), "llama-tied", Mode::AllF64, 1e-10);
     agrees(&bert(), "bert", Mode::AllF64, 1e-7);
-    agrees(&resnet(), "resnet", Mode::AllF64, 1e-9);
+    agrees(&resnet(), "resnet", Mode::AllF64, 1e-10);
 }
 
 #[test]

@@ -5,17 +5,17 @@
 use onestep::ir::testing::Rng;
 use onestep::prelude::*;
 
-/// Points inside and outside of a ring.
+/// Points inside and outside of a circle.
 fn points(rng: &mut Rng, n: usize) -> Result<[Array; 2], Error> {
     let points: Vec<f32> = (0..2 * n).map(|_| rng.real(-1.0, 1.0) as f32).collect();
-    let inside = |p: &[f32]| (0.3..0.7).contains(&(p[0] * p[0] + p[1] * p[1])) as i32;
+    let inside = |p: &[f32]| (p[0] * p[0] + p[1] * p[1] < 0.5) as i32;
     let labels: Vec<i32> = points.chunks(2).map(inside).collect();
     Ok([Array::new(&[n, 2], &points)?, Array::new(&[n], &labels)?])
 }
 
 /// The accuracy of each learning rate's member, and which is the best.
 pub fn run(rates: &[f64], steps: usize) -> Result<(Vec<f64>, usize), Error> {
-    let g = GraphBuilder::new("ring");
+    let g = GraphBuilder::new("circle");
     let (x, y) = (g.input("x", F32, (dim("B").at_most(512), 2)), g.input("y", I32, (dim("B"),)));
     let logits = nn::linear(&g, "fc2", nn::linear(&g, "fc1", x, 32).tanh(), 2);
     g.output("accuracy", logits.argmax(-1).equals(y).mean());

@@ -58,7 +58,7 @@ pub use onestep_optim::{
 pub use onestep_passes::precision::{Precision, precision};
 pub use onestep_runtime::{
     Binding, Bound, CompileEvent, Device, Error, Executable, Feeds, Options, Outputs, Program, Report, State,
-    Traffic,
+    Traffic, ValueDigest,
 };
 pub use population::{CompiledPopulation, Population, PopulationError};
 pub use recompute::Recompute;
@@ -97,6 +97,8 @@ mod pages {
     struct GraphPage;
     #[doc = include_str!("../../../docs/precision.md")]
     struct PrecisionPage;
+    #[doc = include_str!("../../../docs/optimizers.md")]
+    struct OptimizersPage;
     #[doc = include_str!("../../../docs/state.md")]
     struct StatePage;
     #[doc = include_str!("../../../docs/memory.md")]
@@ -105,4 +107,6 @@ mod pages {
     struct TransformationsPage;
     #[doc = include_str!("../../../docs/extending.md")]
     struct ExtendingPage;
+    #[doc = include_str!("../../../docs/checkpoints.md")]
+    struct CheckpointsPage;
 }

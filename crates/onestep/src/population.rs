@@ -1,16 +1,16 @@
 //! Populations: one step for several members, each with its own parameters, slots, learning rate and random numbers, in
-//! one dispatch on one batch.
+//! one dispatch, on one batch or a batch for each.
 //!
 //! The step of one member is mapped over all of them ([`vmap`](onestep_autodiff::vmap)): every state gets a leading axis of
-//! members, inputs are shared, and each output has one value for each member. A member goes as it would alone: also when
+//! members, inputs are shared unless chosen, and each output has one value for each member. A member goes as it would alone: also when
 //! its own commit guard refuses a step that the others make.
 
 use crate::recompute::Recompute;
-use crate::step::{BuildStep, CompiledStep, TrainingStep};
+use crate::step::{CompiledStep, TrainingStep};
 use onestep_autodiff::{Names, Over, vmap};
-use onestep_ir::{Array, Graph, bind};
+use onestep_ir::{Array, Graph, GraphBuilder, Port, Shape, StatePort, Type, bind};
 use onestep_optim::{LayoutEntry, StepGraph};
-use onestep_runtime::{Device, Error, Feeds, Options, Outputs, Report, State};
+use onestep_runtime::{Device, Error, Feeds, Outputs, Report, State};
 use thiserror::Error as ThisError;
 
 /// What can be wrong with a population.
@@ -40,6 +40,11 @@ pub enum PopulationError {
         /// Its path.
         name: String,
     },
+    /// [`Recompute::FitIn`] cuts the step of one.
+    #[error(
+        "a population is not made to fit in so many bytes; mark checkpoints in the graph, or train fewer members"
+    )]
+    Recompute,
 }
 
 impl From<PopulationError> for Error {
@@ -53,11 +58,12 @@ impl From<PopulationError> for Error {
 pub struct Population {
     step: TrainingStep,
     members: usize,
+    own: Names,
 }
 
 impl TrainingStep {
-    /// The same step for `members` members at once, all on the same batch; each starts from its own seed, and may have its
-    /// own learning rate or other scalars.
+    /// The same step for `members` members at once, on one batch unless [`Population::own_inputs`] says otherwise; each
+    /// starts from its own seed, and may have its own learning rate or other scalars.
     ///
     /// ```
     /// use onestep::prelude::*;
@@ -80,42 +86,63 @@ impl TrainingStep {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn population(self, members: usize) -> Population {
-        Population { step: self, members }
+        Population { step: self, members, own: Names::None }
     }
 }
 
 impl Population {
+    /// Feeds each member its own values of these inputs, which get the leading axis: a batch for each, say. The others stay
+    /// shared.
+    pub fn own_inputs(mut self, names: impl Into<Names>) -> Population {
+        self.own = names.into();
+        self
+    }
+
     /// Compiles the step. With dimension variables, the first call with new sizes compiles.
     pub fn compile(self, device: &Device) -> Result<CompiledPopulation, Error> {
-        let members = self.members;
-        let (graph, build, recompute, options) = self.step.parts()?;
-        compile(&graph, build, members, recompute, device, &options)
+        let Population { step, members, own } = self;
+        let (graph, build, recompute, options) = step.parts()?;
+        if recompute != Recompute::Marked {
+            return Err(PopulationError::Recompute.into());
+        }
+        graph.verify()?;
+        let open = |s: &&StatePort| graph.ty(s.value).shape.sizes().is_none();
+        if let Some(cache) = graph.states.iter().find(open) {
+            return Err(PopulationError::Elastic { name: cache.name.to_string() }.into());
+        }
+        let single = build(&bind(&graph, &graph.dims)?)?.graph;
+        let interface = interface(&graph, members, &own)?;
+        let mapped = move |bound: &Graph| {
+            let sizes = |p: &Port| {
+                let sizes = bound.ty(p.value).shape.sizes().unwrap_or_default();
+                sizes[own.has(&p.name) as usize..].to_vec()
+            };
+            let shapes: Vec<Vec<usize>> = bound.inputs.iter().map(sizes).collect();
+            let StepGraph { graph, layout } = build(&bind(&graph, &graph.binding_from_inputs(&shapes)?)?)?;
+            let over = Over { inputs: own.clone(), states: Names::All };
+            let graph = vmap(&graph, members, &over).map_err(|e| Error::Build(Box::new(e)))?;
+            let wide = |e: LayoutEntry| LayoutEntry { shape: [&[members], &e.shape[..]].concat(), ..e };
+            Ok(StepGraph { graph, layout: layout.into_iter().map(wide).collect() })
+        };
+        let step = CompiledStep::new(&interface, mapped, recompute, device, &options)?;
+        Ok(CompiledPopulation { step, single, members })
     }
 }
 
-fn compile(
-    graph: &Graph,
-    build: impl BuildStep,
-    members: usize,
-    recompute: Recompute,
-    device: &Device,
-    options: &Options,
-) -> Result<CompiledPopulation, Error> {
-    let open = |s: &&onestep_ir::StatePort| graph.ty(s.value).shape.sizes().is_none();
-    if let Some(cache) = graph.states.iter().find(open) {
-        return Err(PopulationError::Elastic { name: cache.name.to_string() }.into());
+/// What the program takes: the graph's dimensions, inputs and states, without a node. A member's own inputs have the axis.
+fn interface(graph: &Graph, members: usize, own: &Names) -> Result<Graph, Error> {
+    let empty = Graph { name: graph.name.clone(), dims: graph.dims.clone(), ..Graph::default() };
+    let g = GraphBuilder::edit(empty);
+    for p in &graph.inputs {
+        let Type { dtype, shape } = graph.ty(p.value).clone();
+        let front = own.has(&p.name).then(|| members.into());
+        g.input(&p.name, dtype, Shape(front.into_iter().chain(shape.0).collect()));
     }
-    graph.verify()?;
-    let single = build(&bind(graph, &graph.dims)?)?.graph;
-    let over = Over { states: Names::All, ..Over::default() };
-    let mapped = move |bound: &Graph| {
-        let StepGraph { graph, layout } = build(bound)?;
-        let graph = vmap(&graph, members, &over).map_err(|e| Error::Build(Box::new(e)))?;
-        let wide = |e: LayoutEntry| LayoutEntry { shape: [&[members], &e.shape[..]].concat(), ..e };
-        Ok(StepGraph { graph, layout: layout.into_iter().map(wide).collect() })
-    };
-    let step = CompiledStep::new(graph, mapped, recompute, device, options)?;
-    Ok(CompiledPopulation { step, single, members })
+    for s in &graph.states {
+        let ty = graph.ty(s.value);
+        g.state(&s.name, s.role, ty.dtype, &ty.shape.sizes().unwrap_or_default(), s.init);
+    }
+    Ok(g.build()?)
 }
 
 /// A compiled step of several members.

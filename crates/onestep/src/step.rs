@@ -22,7 +22,7 @@ pub struct TrainingStep {
     loss: String,
     metrics: Vec<(String, Option<(ValueId, Type)>)>,
     params: Params,
-    rule: Option<Arc<dyn UpdateRule + Send + Sync>>,
+    rule: Option<Arc<dyn UpdateRule>>,
     precision: Precision,
     micro_batches: Option<usize>,
     step: StepOptions,
@@ -70,7 +70,7 @@ impl TrainingStep {
     }
 
     /// The update rule.
-    pub fn optimizer(mut self, rule: impl UpdateRule + Send + Sync + 'static) -> TrainingStep {
+    pub fn optimizer(mut self, rule: impl UpdateRule + 'static) -> TrainingStep {
         self.rule = Some(Arc::new(rule));
         self
     }
@@ -254,7 +254,7 @@ impl<F: Fn(&Graph) -> Result<StepGraph, Error> + Send + Sync + 'static> BuildSte
 fn builder(
     loss: &str,
     params: Params,
-    rule: Arc<dyn UpdateRule + Send + Sync>,
+    rule: Arc<dyn UpdateRule>,
     step: &StepOptions,
 ) -> impl BuildStep + use<> {
     let (loss, step) = (loss.to_string(), step.clone());
@@ -269,7 +269,7 @@ pub fn compile_training_step(
     graph: &Graph,
     loss: &str,
     params: Params,
-    rule: Arc<dyn UpdateRule + Send + Sync>,
+    rule: Arc<dyn UpdateRule>,
     step: &StepOptions,
     device: &Device,
     options: &Options,

@@ -5,6 +5,7 @@
 mod common;
 
 use common::*;
+use onestep::io::{Batches, Columns, Last, Loader, Position};
 use onestep::prelude::*;
 use onestep::{Executable, Options, Program};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -53,9 +54,11 @@ fn the_steady_state_allocates_nothing() {
     assert!(allocations(|| drop(std::hint::black_box(vec![1u8]))) >= 30, "the counter counts");
     for threads in [1, 2] {
         let device = cpu(threads);
-        for (name, graph, batch) in
-            [("classifier", classifier(32), rows(32, 1)), ("gpt", language_model(2, 0.1), tokens(2, 1))]
-        {
+        for (name, graph, batch) in [
+            ("classifier", classifier(32), rows(32, 1)),
+            ("gpt", language_model(2, 0.1), tokens(2, 1)),
+            ("recurrent", recurrent(), sequences(1)),
+        ] {
             let mut step = training(&graph, &device);
             let mut state = step.init(0).unwrap();
             let counted = allocations(|| {
@@ -89,6 +92,15 @@ fn the_steady_state_allocates_nothing() {
                 allocations(|| assert!(bound.run(&mut state, &batch).unwrap().loss().unwrap() > 0.0));
             assert_eq!(counted, 0, "a bound {name}");
         }
+        // The step with its data: shuffled, read ahead on a thread of its own.
+        let columns = Columns::new(rows(200, 1)).unwrap();
+        let batches = Batches::new(columns, 32, Last::Drop).unwrap().shuffled(1);
+        let mut loader = Loader::start(batches, Position::default()).unwrap();
+        let mut step = training(&classifier(32), &device);
+        let mut state = step.init(0).unwrap();
+        let counted = allocations(|| assert!(step.run(&mut state, loader.next().unwrap()).is_ok()));
+        assert_eq!(counted, 0, "a step and its loader with {threads} threads");
+        drop(loader);
         // Sizes that change from call to call, once they are known.
         let mut step = training(&classifier(32), &device);
         let mut state = step.init(0).unwrap();

@@ -1,6 +1,6 @@
 //! Parts of a step: parameters that share a rule and its numbers. A part is made when the first of its parameters comes.
 
-use crate::{Group, Hyper, OptimError, RuleContext, Schedule, StepOptions, UpdateRule};
+use crate::{Hyper, OptimError, RuleContext, Schedule, StepOptions, UpdateRule};
 use onestep_ir::{DType, GraphBuilder, Init, Mistake, Role, Tensor, nearest};
 use std::collections::BTreeMap;
 
@@ -27,7 +27,8 @@ pub(crate) struct Parts<'a, 'g> {
     /// The dtype of every scalar.
     dtype: DType,
     t: Tensor<'g>,
-    numbers: BTreeMap<String, Tensor<'g>>,
+    /// By owner, a group or the step, and path. Two owners of one path are a mistake on the graph's record.
+    numbers: BTreeMap<(Option<usize>, String), Tensor<'g>>,
     parts: BTreeMap<(Option<usize>, &'static str), Part<'a, 'g>>,
     /// The numbers that groups set and some rule of theirs has.
     known: Vec<(usize, &'static str)>,
@@ -77,15 +78,15 @@ impl<'a, 'g> Parts<'a, 'g> {
         for h in rule.hyper() {
             let given = set.and_then(|g| g.numbers.iter().rev().find(|(name, _)| name == h.name));
             let tensor = match given {
-                Some((_, value)) => self.number(format!("{prefix}/{}", h.name), *value),
-                None => self.number(format!("{home}{below}/{}", h.name), h.value),
+                Some((_, value)) => self.number(group, format!("{prefix}/{}", h.name), *value),
+                None => self.number(group.filter(|_| own), format!("{home}{below}/{}", h.name), h.value),
             };
             self.known.extend(group.map(|at| (at, h.name)));
             hyper.push((h.name, tensor));
         }
-        self.schedule(set, &prefix, &mut hyper);
+        self.schedule(group, &prefix, &mut hyper);
 
-        let declare = |s: Hyper| (s.name, self.number(format!("{prefix}{below}/{}", s.name), s.value));
+        let declare = |s: Hyper| (s.name, self.number(group, format!("{prefix}{below}/{}", s.name), s.value));
         let scalars: Vec<_> = rule.scalars().into_iter().map(declare).collect();
         hyper.extend(&scalars);
         Part {
@@ -97,14 +98,15 @@ impl<'a, 'g> Parts<'a, 'g> {
     }
 
     /// Multiplies the learning rate by the group's scale and by the schedule, the group's or the step's.
-    fn schedule(&mut self, group: Option<&Group>, prefix: &str, hyper: &mut [(&'static str, Tensor<'g>)]) {
-        let scale = group.and_then(|g| g.lr_scale);
-        let scale = scale.map(|scale| self.number(format!("{prefix}/lr_scale"), scale));
-        let (path, schedule) = match group.and_then(|g| g.schedule.as_ref()) {
-            Some(schedule) => (format!("{prefix}/schedule"), schedule),
-            None => ("opt/schedule".to_string(), &self.options.schedule),
+    fn schedule(&mut self, group: Option<usize>, prefix: &str, hyper: &mut [(&'static str, Tensor<'g>)]) {
+        let options = self.options;
+        let set = group.map(|at| &options.groups[at]);
+        let scale = set.and_then(|g| g.lr_scale);
+        let scale = scale.map(|scale| self.number(group, format!("{prefix}/lr_scale"), scale));
+        let multiplier = match set.and_then(|g| g.schedule.as_ref()) {
+            Some(schedule) => self.multiplier(group, format!("{prefix}/schedule"), schedule),
+            None => self.multiplier(None, "opt/schedule".to_string(), &options.schedule),
         };
-        let multiplier = self.multiplier(path, schedule);
         for factor in scale.into_iter().chain(multiplier) {
             match hyper.iter_mut().find(|(name, _)| *name == "lr") {
                 Some((_, lr)) => *lr = *lr * factor,
@@ -120,19 +122,21 @@ impl<'a, 'g> Parts<'a, 'g> {
     }
 
     /// The state scalar at this path, declared when it is asked for first.
-    fn number(&mut self, path: String, value: f64) -> Tensor<'g> {
+    fn number(&mut self, owner: Option<usize>, path: String, value: f64) -> Tensor<'g> {
         let (g, dtype) = (self.g, self.dtype);
-        let declare = |path: &String| g.state(path, Role::Scalar, dtype, &[], Init::Constant(value));
-        *self.numbers.entry(path).or_insert_with_key(declare)
+        let declare =
+            |(_, path): &(_, String)| g.state(path, Role::Scalar, dtype, &[], Init::Constant(value));
+        *self.numbers.entry((owner, path)).or_insert_with_key(declare)
     }
 
     /// The multiplier of a schedule whose numbers are at this path; `None` for a constant one.
-    fn multiplier(&mut self, path: String, schedule: &Schedule) -> Option<Tensor<'g>> {
-        if let Some(known) = self.numbers.get(&path) {
+    fn multiplier(&mut self, owner: Option<usize>, path: String, schedule: &Schedule) -> Option<Tensor<'g>> {
+        let key = (owner, path);
+        if let Some(known) = self.numbers.get(&key) {
             return Some(*known);
         }
-        let multiplier = schedule.build(self.g, &path, self.t, self.dtype)?;
-        self.numbers.insert(path, multiplier);
+        let multiplier = schedule.build(self.g, &key.1, self.t, self.dtype)?;
+        self.numbers.insert(key, multiplier);
         Some(multiplier)
     }
 

@@ -65,7 +65,7 @@ pub trait UpdateRule: std::fmt::Debug + Send + Sync {
     }
 
     /// The rule that updates parameters of these sizes in this one's stead, with numbers of its own
-    /// (`opt/<rule>/<number>`). `None`: this one takes them.
+    /// (`opt/<rule>/<number>`); rules of one name are one rule. `None`: this one takes them.
     fn instead(&self, _shape: &[usize]) -> Option<&dyn UpdateRule> {
         None
     }

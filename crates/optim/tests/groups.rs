@@ -137,6 +137,16 @@ fn a_group_has_the_step_s_schedule_or_its_own() {
 }
 
 #[test]
+fn two_owners_of_one_path_are_refused() {
+    // Muon has `opt/adamw/lr` for what is no matrix.
+    let group = Group::new("adamw", ["embed*"]).rule(AdamW::new(0.1));
+    let error = step(&Muon::new(0.1), vec![group]).unwrap_err().to_string();
+    assert!(error.contains("opt/adamw/lr") && error.contains("exists already"), "{error}");
+    let group = Group::new("schedule", ["embed*"]).rule(Lion::new(0.1)).set("lr", 0.5);
+    assert!(step(&Muon::new(0.1), vec![group]).is_ok());
+}
+
+#[test]
 fn mistakes_are_named() {
     let refused = |groups: Vec<Group>, says: &[&str]| {
         let error = step(&Sgd::new(1.0), groups).unwrap_err();

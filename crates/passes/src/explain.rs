@@ -154,27 +154,20 @@ impl<'a> Explain<'a> {
         let kernel = &self.schedule.kernels[k];
         let (members, cost) = (self.members(k), kernel.cost(self.schedule));
         let fused = members.iter().filter(|v| p.roles[v.index()] == Role::Fused).count();
-        let what = match kernel {
-            Kernel::Loops(parts) if parts.len() > 1 => {
-                format!("{} independent loops in one dispatch", parts.len())
-            }
-            Kernel::Loops(_) => "one loop".to_string(),
-            Kernel::Matmul(m) if m.epilogue.is_some() => {
-                "a matrix product, with an epilogue that works on each block while it is in cache".to_string()
-            }
-            Kernel::Matmul(_) => "a matrix product".to_string(),
-            Kernel::Library(l) => format!("library kernel {}", l.op.rule().name()),
-            Kernel::Scan(s) => format!(
-                "a scan: {} kernels, {} times over, with {} bytes of scratch",
-                s.body.kernels.len(),
-                s.length,
-                s.plan.arena_bytes
-            ),
-        };
+        let what = describe(kernel);
         let mut out = format!(
             "k{k}: {what}\n  {} operations, {} bytes read, {} bytes written",
             cost.flops, cost.read, cost.written
         );
+        if let Kernel::Scan(s) = kernel {
+            for (i, inner) in s.body.kernels.iter().enumerate() {
+                let _ = write!(out, "\n    k{i} of an iteration: {}", describe(inner));
+            }
+            for (state, why) in &s.plan.refusals {
+                let name = &s.body.states[*state].name;
+                let _ = write!(out, "\n    {name} is copied at the end of each, because {why}.");
+            }
+        }
         let _ = write!(
             out,
             "\n  It computes {} values of the graph; {fused} of them never reach memory:",
@@ -209,5 +202,26 @@ impl<'a> Explain<'a> {
         }
         out.push('\n');
         out
+    }
+}
+
+/// What a kernel is, in words.
+fn describe(kernel: &Kernel) -> String {
+    match kernel {
+        Kernel::Loops(parts) if parts.len() > 1 => {
+            format!("{} independent loops in one dispatch", parts.len())
+        }
+        Kernel::Loops(_) => "one loop".to_string(),
+        Kernel::Matmul(m) if m.epilogue.is_some() => {
+            "a matrix product, with an epilogue that works on each block while it is in cache".to_string()
+        }
+        Kernel::Matmul(_) => "a matrix product".to_string(),
+        Kernel::Library(l) => format!("library kernel {}", l.op.rule().name()),
+        Kernel::Scan(s) => format!(
+            "a scan: {} kernels, {} times over, with {} bytes of scratch",
+            s.body.kernels.len(),
+            s.length,
+            s.plan.arena_bytes
+        ),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! - a carry that hands on its own value is a constant, and its last value is its first;
 //! - what is computed from constants alone is computed once, before the scan, and is a constant of it; views of constants
-//!   stay inside, where they cost nothing;
+//!   stay inside, where they cost nothing, and so do masks of positions, which cost less than to load;
 //! - a constant that repeats one number goes the other way: inside, kernels have it for nothing.
 //!
 //! A scan of length 0 computes nothing that it would not have computed: ops are pure.
@@ -125,16 +125,26 @@ fn invariants(graph: &Graph, region: &Region, fixed: impl Iterator<Item = usize>
     known
 }
 
+/// The values of a region that are made of numbers and counts alone, by elementwise functions: a mask of positions. Kernels
+/// compute them where they read them.
+fn made_of_nothing(graph: &Graph, region: &Region) -> HashSet<ValueId> {
+    let mut known = HashSet::new();
+    for node in region.nodes.iter().map(|n| graph.node(*n)) {
+        let elementwise =
+            matches!(node.op, Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select(_) | Op::Cast(_));
+        if (elementwise || is_free(&node.op)) && node.operands.iter().all(|v| known.contains(v)) {
+            known.extend(&node.results);
+        }
+    }
+    known
+}
+
 /// Whether a kernel reads such a value for nothing, wherever it is defined.
 fn is_free(op: &Op) -> bool {
     match op {
         Op::Constant(c) => c.value.shape().is_empty(),
-        Op::Iota(_)
-        | Op::Reshape(_)
-        | Op::Transpose(_)
-        | Op::Broadcast(_)
-        | Op::Slice(_)
-        | Op::Reverse(_) => true,
+        Op::Iota(_) | Op::Reshape(_) | Op::Transpose(_) | Op::Broadcast(_) | Op::Slice(_) => true,
+        Op::Reverse(_) => true,
         Op::Pad(p) => p.interior == 0,
         _ => false,
     }
@@ -143,7 +153,9 @@ fn is_free(op: &Op) -> bool {
 /// The invariant values that take work and that something read which stays inside, in their order.
 fn border(graph: &Graph, region: &Region, invariant: &HashSet<ValueId>) -> Vec<ValueId> {
     let nodes = || region.nodes.iter().map(|n| graph.node(*n));
-    let leaves = |n: &Node| n.results.iter().all(|v| invariant.contains(v)) && !is_free(&n.op);
+    let nothing = made_of_nothing(graph, region);
+    let works = |n: &Node| !is_free(&n.op) && !n.results.iter().any(|v| nothing.contains(v));
+    let leaves = |n: &Node| n.results.iter().all(|v| invariant.contains(v)) && works(n);
     let mut read: HashSet<ValueId> = region.results.iter().copied().collect();
     nodes().filter(|n| !leaves(n)).for_each(|n| read.extend(&n.operands));
     let is_read = |n: &&Node| leaves(n) && n.results.iter().any(|v| read.contains(v));

@@ -14,7 +14,9 @@
 //! its own, stay as they are.
 
 use onestep_ir::rewrite::{eliminate_dead, rewrite};
-use onestep_ir::{DType, Graph, GraphBuilder, GraphError, Node, Op, Role, Tensor, ValueId};
+use onestep_ir::{
+    DType, Graph, GraphBuilder, GraphError, Mistake, Node, Op, Role, StatePort, Tensor, ValueId,
+};
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::str::FromStr;
@@ -82,17 +84,14 @@ pub fn table() -> &'static [Row] {
     TABLE
 }
 
+#[rustfmt::skip] // a row of ops to a line
 const TABLE: &[Row] = &[
     Row {
         rule: Rule::Low,
         what: "products, with sums in f32",
         ops: &[
-            "matmul",
-            "convolution",
-            "convolution_input_grad",
-            "convolution_weight_grad",
-            "attention",
-            "attention_grad",
+            "matmul", "convolution", "convolution_input_grad", "convolution_weight_grad", "attention",
+            "attention_grad"
         ],
     },
     Row {
@@ -109,106 +108,44 @@ const TABLE: &[Row] = &[
         rule: Rule::Follows,
         what: "copies, views and choices of elements",
         ops: &[
-            "reshape",
-            "transpose",
-            "broadcast",
-            "slice",
-            "pad",
-            "concat",
-            "reverse",
-            "gather",
-            "gather_along",
-            "dynamic_slice",
-            "dynamic_update_slice",
-            "max_pool",
+            "reshape", "transpose", "broadcast", "slice", "pad", "concat", "reverse", "gather", "gather_along",
+            "dynamic_slice", "dynamic_update_slice", "max_pool", "barrier"
         ],
     },
     Row {
         rule: Rule::F32,
         what: "softmax, norms and losses",
-        ops: &["softmax", "log_softmax", "layer_norm", "rms_norm", "cross_entropy", "bce_with_logits"],
+        ops: &["softmax", "log_softmax", "layer_norm", "rms_norm", "cross_entropy", "bce_with_logits", "ctc_loss"],
     },
     Row {
         rule: Rule::F32,
         what: "sums and other reductions",
         ops: &[
-            "sum",
-            "mean",
-            "prod",
-            "reduce_max",
-            "reduce_min",
-            "sum_pool",
-            "cumsum",
-            "cumprod",
-            "cummax",
-            "cummin",
-            "scatter_add",
-            "scatter_add_along",
+            "sum", "mean", "prod", "reduce_max", "reduce_min", "sum_pool", "cumsum", "cumprod", "cummax", "cummin",
+            "scatter_add", "scatter_add_along"
         ],
     },
     Row {
         rule: Rule::F32,
         what: "functions of an element",
         ops: &[
-            "exp",
-            "expm1",
-            "log",
-            "log1p",
-            "sqrt",
-            "rsqrt",
-            "reciprocal",
-            "pow",
-            "sin",
-            "cos",
-            "tan",
-            "asin",
-            "acos",
-            "atan",
-            "sinh",
-            "cosh",
-            "asinh",
-            "acosh",
-            "atanh",
-            "atan2",
-            "erf",
-            "erfc",
-            "floor",
-            "ceil",
-            "round",
-            "trunc",
-            "rem",
+            "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "reciprocal", "pow", "sin", "cos", "tan", "asin",
+            "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "atan2", "erf", "erfc", "floor", "ceil",
+            "round", "trunc", "rem"
         ],
     },
     Row {
         rule: Rule::F32,
         what: "comparisons, orders, truth values, integers, and what makes values of nothing",
         ops: &[
-            "eq",
-            "ne",
-            "lt",
-            "le",
-            "gt",
-            "ge",
-            "is_finite",
-            "is_nan",
-            "not",
-            "and",
-            "or",
-            "xor",
-            "shl",
-            "shr",
-            "argmax",
-            "argmin",
-            "sort",
-            "constant",
-            "iota",
-            "random_bits",
+            "eq", "ne", "lt", "le", "gt", "ge", "is_finite", "is_nan", "not", "and", "or", "xor", "shl", "shr",
+            "argmax", "argmin", "sort", "constant", "iota", "random_bits"
         ],
     },
     Row {
         rule: Rule::F32,
-        what: "what the graph says itself, and calls, whose bodies are treated alike",
-        ops: &["cast", "call"],
+        what: "what the graph says itself, and calls and scans, whose bodies are treated alike",
+        ops: &["cast", "call", "scan"],
     },
 ];
 
@@ -233,9 +170,11 @@ pub fn markdown() -> String {
     out
 }
 
-/// Runs the pass. The dimensions need not be bound.
+/// Runs the pass. The dimensions need not be bound. A graph that is differentiated already, which shows in an update of a
+/// parameter, a slot or a gradient, is a mistake: an optimizer does not compute in 16 bits.
 pub fn precision(graph: &Graph, precision: Precision) -> Result<Graph, GraphError> {
     let Some(low) = precision.low() else { return Ok(graph.clone()) };
+    check(graph)?;
     // The low form of each value that was cast down.
     let mut casts: HashMap<ValueId, ValueId> = HashMap::new();
     let out = rewrite(graph, &mut |g, node, operands| {
@@ -247,7 +186,12 @@ pub fn precision(graph: &Graph, precision: Precision) -> Result<Graph, GraphErro
         if !runs_low || !operands.iter().any(|t| t.dtype() == DType::F32) {
             return None;
         }
-        let narrow: Vec<Tensor<'_>> = operands.iter().map(|t| narrowed(g, low, *t, &mut casts)).collect();
+        let mut narrow: Vec<Tensor<'_>> = operands.iter().map(|t| narrowed(g, low, *t, &mut casts)).collect();
+        if let (Op::AttentionGrad(_), [.., lse, _]) = (&node.op, operands) {
+            // The log-sum-exp is `f32` whatever q is.
+            let at = operands.len() - 2;
+            narrow[at] = *lse;
+        }
         let op = match &node.op {
             Op::Matmul(m) if m.dtype == DType::F32 => onestep_ir::ops::Matmul { dtype: low, ..*m }.into(),
             op => op.clone(),
@@ -257,6 +201,16 @@ pub fn precision(graph: &Graph, precision: Precision) -> Result<Graph, GraphErro
         Some(values.into_iter().map(|v| g.tensor(v)).collect())
     })?;
     Ok(eliminate_dead(&out))
+}
+
+fn check(graph: &Graph) -> Result<(), GraphError> {
+    let state = |u: &onestep_ir::Update| &graph.states[u.state];
+    let learned = |s: &&StatePort| matches!(s.role, Role::Parameter | Role::Slot | Role::Gradient);
+    let Some(state) = graph.updates.iter().map(state).find(learned) else { return Ok(()) };
+    let what = format!("the graph is differentiated already: it updates '{}'", state.name);
+    let g = GraphBuilder::new(&graph.name);
+    g.mistake("precision", &[], Mistake::new(what, "choose the precision of the forward graph"));
+    g.build().map(|_| ())
 }
 
 /// Whether an op that follows its operands runs low: one of them is low, and no other holds it back.

@@ -1,7 +1,8 @@
 //! The table of precisions: complete, without repetition, and the one that the documentation shows.
 
 use onestep_ir::testing::{RandomOptions, random_graph};
-use onestep_ir::{DType, Graph, Op};
+use onestep_ir::{AttentionOptions, DType, Graph, GraphBuilder, Init, Op, Role};
+use onestep_optim::{Params, Sgd, StepOptions, training_step};
 use onestep_passes::precision::{Precision, Rule, markdown, precision, rule, table};
 
 #[test]
@@ -32,6 +33,27 @@ fn the_page_shows_the_table() {
     }
 }
 
+/// The gradient of attention takes the log-sum-exp in `f32`; what has an optimizer is refused.
+#[test]
+fn graphs_that_are_differentiated() {
+    let g = GraphBuilder::new("by hand");
+    let q = g.input("q", DType::F32, [1, 2, 3, 4]);
+    let w = g.parameter("w", &[4, 4], Init::ONES);
+    let k = q.matmul(w);
+    let loss = q.attention(k, q, None, AttentionOptions::default()).square().sum_all();
+    let forward = g.finish(loss).unwrap();
+    let found = onestep_autodiff::gradients(&g, loss, &[w]).unwrap();
+    g.output("gradient", found[0].unwrap());
+    for low in [Precision::Bf16, Precision::F16] {
+        let mixed = precision(&g.build().unwrap(), low).unwrap();
+        mixed.verify().unwrap();
+        assert!(low_ops(&mixed, low.low().unwrap()).contains(&("attention_grad", Rule::Low)));
+    }
+    let step = training_step(&forward, "loss", Params::All, &Sgd::new(0.1), &StepOptions::default()).unwrap();
+    let refused = precision(&step.graph, Precision::Bf16).unwrap_err().to_string();
+    assert!(refused.contains("updates 'w'") && refused.contains("forward graph"), "{refused}");
+}
+
 fn low_ops(graph: &Graph, low: DType) -> Vec<(&'static str, Rule)> {
     let is_low = |n: &&onestep_ir::Node| n.results.iter().any(|v| graph.ty(*v).dtype == low);
     graph.nodes.iter().filter(is_low).map(|n| (n.op.rule().name(), rule(&n.op))).collect()
@@ -42,7 +64,11 @@ fn low_ops(graph: &Graph, low: DType) -> Vec<(&'static str, Rule)> {
 fn random_graphs_keep_their_interface() {
     let mut products = 0;
     for seed in 0..200 {
-        let graph = random_graph(seed, RandomOptions::default());
+        let mut graph = random_graph(seed, RandomOptions::default());
+        // What it updates is no parameter: it has no optimizer.
+        for u in &graph.updates {
+            graph.states[u.state].role = Role::Buffer;
+        }
         for (name, low) in [(Precision::Bf16, DType::BF16), (Precision::F16, DType::F16)] {
             let before = low_ops(&graph, low).len();
             let mixed = precision(&graph, name).unwrap();

@@ -116,6 +116,14 @@ pub enum Error {
         /// The largest size.
         bound: usize,
     },
+    /// Tensors that are not those of the program.
+    #[error("these tensors are not this program's state: {}; is it another model or update rule?", describe_difference(.missing, .unknown))]
+    Restore {
+        /// What the program needs and is not there.
+        missing: Vec<String>,
+        /// What is there and the program does not have.
+        unknown: Vec<String>,
+    },
     /// The storage of a state tensor is the library's, so that there is nothing to give back.
     #[error("state '{name}' was not adopted, or was replaced since; copy it with get()")]
     NotAdopted {
@@ -195,4 +203,14 @@ pub enum Error {
         /// The largest valid index.
         bound: usize,
     },
+}
+
+/// The first few names of each kind.
+fn describe_difference(missing: &[String], unknown: &[String]) -> String {
+    let list = |what: &str, names: &[String]| {
+        let more = if names.len() > 4 { format!(" and {} more", names.len() - 4) } else { String::new() };
+        (!names.is_empty()).then(|| format!("{what} {}{more}", names[..names.len().min(4)].join(", ")))
+    };
+    let both = [list("they lack", missing), list("it does not have", unknown)];
+    both.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }

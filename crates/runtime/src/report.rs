@@ -13,7 +13,7 @@ pub struct KernelReport {
     pub name: String,
     /// `loop`, `matmul`, `library` or `scan`.
     pub kind: &'static str,
-    /// What its loops, or its epilogue, compute: the first few functions.
+    /// What its loops, its epilogue or its iterations compute: the first few functions.
     pub note: String,
 }
 
@@ -61,13 +61,13 @@ impl Report {
     pub(crate) fn new(compiled: &Compiled, names: Vec<String>, compile_time: Duration) -> Report {
         let (s, p) = (&compiled.schedule, &compiled.plan);
         let kernels = s.kernels.iter().zip(names).map(|(k, name)| {
-            let (kind, note) = match k {
-                Kernel::Loops(parts) => ("loop", functions(parts)),
-                Kernel::Matmul(m) => ("matmul", functions(m.epilogue.iter().map(|e| &**e))),
-                Kernel::Library(_) => ("library", String::new()),
-                Kernel::Scan(_) => ("scan", String::new()),
+            let kind = match k {
+                Kernel::Loops(_) => "loop",
+                Kernel::Matmul(_) => "matmul",
+                Kernel::Library(_) => "library",
+                Kernel::Scan(_) => "scan",
             };
-            KernelReport { name, kind, note }
+            KernelReport { name, kind, note: functions(loops(k)) }
         });
         let temps = s.buffers.iter().enumerate().filter(|(_, b)| matches!(b.kind, BufferKind::Temp));
         let buffers = temps.clone().map(|(i, b)| BufferReport {
@@ -98,6 +98,16 @@ impl Report {
             refusals: p.refusals.iter().map(|(i, why)| format!("'{}': {why}", s.states[*i].name)).collect(),
             compile_time,
         }
+    }
+}
+
+/// The loops of a kernel: its own, its epilogue, or those of an iteration.
+fn loops(kernel: &Kernel) -> Vec<&LoopKernel> {
+    match kernel {
+        Kernel::Loops(parts) => parts.iter().collect(),
+        Kernel::Matmul(m) => m.epilogue.iter().map(|e| &**e).collect(),
+        Kernel::Library(_) => vec![],
+        Kernel::Scan(s) => s.body.kernels.iter().flat_map(loops).collect(),
     }
 }
 

@@ -5,11 +5,12 @@
 //!
 //! [`State::set`] puts any tensor at a path. [`State::bind`] is for tensors that a program has declared, and refuses what
 //! does not fit; [`State::adopt`] takes a caller's own storage without a copy; [`State::append_row`] writes one row of a
-//! cache.
+//! cache. [`State::arrays`] and [`State::restore`] are for checkpoints, [`State::digests`] for comparing runs.
 
 mod adopt;
 mod bind;
 mod rows;
+mod whole;
 
 pub use bind::Binding;
 
@@ -185,9 +186,8 @@ impl State {
     /// Writes every tensor to a safetensors file: beside it first, then renamed, so that a file of this name is whole at
     /// any time.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        let arrays: Vec<(&str, Array)> =
-            self.names().map(|n| Ok((n, self.get(n)?))).collect::<Result<_, Error>>()?;
-        let entries = arrays.iter().map(|(n, a)| (*n, a));
+        let arrays = self.arrays()?;
+        let entries = arrays.iter().map(|(n, a)| (n.as_str(), a));
         Ok(onestep_io::safetensors::save(path.as_ref(), entries, &BTreeMap::new())?)
     }
 

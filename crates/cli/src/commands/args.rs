@@ -34,9 +34,11 @@ pub enum Command {
                             onestep train digits --population 8    eight networks at once; keeps the best\n  \
                             onestep train gpt --steps 300 --out r  a short run, kept in the folder r\n  \
                             onestep train gpt --text book.txt      the same on a text of your own\n  \
-                            onestep train fashion --model cnn      a network of convolutions on photographs\n\n\
-                            Ctrl-C ends the run after its current step, and keeps it; a second one exits at once, with \
-                            code 130."
+                            onestep train fashion --model cnn      a network of convolutions on photographs\n  \
+                            onestep train --checkpoint-every 100   checkpoints on the way\n  \
+                            onestep train --resume runs/gpt-TIME   goes on from the last, to the same bits\n\n\
+                            Ctrl-C ends the run after its current step, and keeps it with a checkpoint; a second one exits \
+                            at once, with code 130."
     )]
     Train(TrainArgs),
     /// Print a graph file: the graph, its kernels, and its memory plan.
@@ -49,6 +51,14 @@ pub enum Command {
     Inspect(InspectArgs),
     /// Time the steady training step of a known model.
     Bench(BenchArgs),
+    /// Find the first step, tensor and op at which two recorded runs part.
+    #[command(
+        after_help = "Both runs are made by `onestep train … --record`, on different machines, versions or numbers of \
+                            threads.\n\n\
+                            Exit code: 0 if they are equal bit for bit as far as both go, 1 if they part, 2 if they cannot \
+                            be compared."
+    )]
+    Bisect(BisectArgs),
 }
 
 /// What `train` can train.
@@ -111,6 +121,43 @@ pub struct TrainArgs {
     #[arg(long, value_name = "FOLDER")]
     pub out: Option<PathBuf>,
     /// Print nothing but one JSON object with the run's figures, as the last line of standard output
+    #[arg(long)]
+    pub json: bool,
+    /// What to keep on the way.
+    #[command(flatten)]
+    pub keep: KeepArgs,
+}
+
+/// What a training run keeps so that it may be taken up again, and compared.
+#[derive(Debug, Args)]
+pub struct KeepArgs {
+    /// Go on with the run in this folder from its newest checkpoint; give the other options as they were
+    #[arg(long, value_name = "FOLDER", conflicts_with = "out")]
+    pub resume: Option<PathBuf>,
+    /// Write a checkpoint every N steps; Ctrl-C writes one in any case
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..))]
+    pub checkpoint_every: Option<u64>,
+    /// Checkpoints to keep, the newest
+    #[arg(long = "keep", value_name = "K", default_value_t = 3, allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub checkpoints: u64,
+    /// Record a digest of every state tensor after each step, in record.jsonl, for `onestep bisect`
+    #[arg(long)]
+    pub record: bool,
+    /// Record also what every op of step N computes, so that `onestep bisect` can name the first op that differs
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..))]
+    pub record_values: Option<u64>,
+}
+
+/// Arguments of `bisect`.
+#[derive(Debug, Args)]
+pub struct BisectArgs {
+    /// A run's folder, or its record
+    #[arg(value_name = "RUN_A")]
+    pub a: PathBuf,
+    /// Another's
+    #[arg(value_name = "RUN_B")]
+    pub b: PathBuf,
+    /// Print one JSON object instead of text
     #[arg(long)]
     pub json: bool,
 }

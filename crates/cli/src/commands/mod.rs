@@ -2,6 +2,7 @@
 
 pub mod args;
 pub mod bench;
+pub mod bisect;
 pub mod facts;
 pub mod inspect;
 pub mod models;
@@ -13,6 +14,7 @@ use args::{Cli, Command, MachineArgs};
 use onestep::{Device, Error};
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::process::ExitCode;
 use thiserror::Error as ThisError;
 
 /// Why a command failed.
@@ -46,6 +48,9 @@ pub enum CommandError {
         /// The passes there are.
         passes: String,
     },
+    /// A record of a run failed.
+    #[error(transparent)]
+    Record(#[from] onestep::io::record::RecordError),
     /// Ctrl-C could not be caught.
     #[error(transparent)]
     Interrupt(#[from] crate::interrupt::InterruptError),
@@ -76,13 +81,25 @@ impl From<onestep::ir::ArrayError> for CommandError {
     }
 }
 
-/// Runs the command.
-pub fn run(cli: Cli) -> Result<(), CommandError> {
-    match cli.command {
+impl CommandError {
+    /// The program's exit code: 2 for records that cannot be compared, as `bisect` says of two that differ by 1; else 1.
+    pub fn code(&self) -> ExitCode {
+        match self {
+            CommandError::Record(_) => ExitCode::from(2),
+            _ => ExitCode::FAILURE,
+        }
+    }
+}
+
+/// Runs the command, and gives the program's exit code.
+pub fn run(cli: Cli) -> Result<ExitCode, CommandError> {
+    let done = match cli.command {
         Command::Train(args) => train::train(&args),
         Command::Inspect(args) => inspect::inspect(&args),
         Command::Bench(args) => bench::bench(&args),
-    }
+        Command::Bisect(args) => return bisect::bisect(&args),
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 /// Writes to standard output. A reader that went away, as `| head` does, has had enough: that is no error.

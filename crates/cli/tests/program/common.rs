@@ -53,6 +53,21 @@ pub fn run(folder: &Path, arguments: &str) -> Said {
     Said::of(program(folder).args(arguments.split_whitespace()).output().unwrap())
 }
 
+/// Copies a folder with everything in it.
+pub fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let (path, to) = {
+            let entry = entry.unwrap();
+            (entry.path(), to.join(entry.file_name()))
+        };
+        match path.is_dir() {
+            true => copy(&path, &to),
+            false => drop(std::fs::copy(path, to).unwrap()),
+        }
+    }
+}
+
 /// The names in a folder, sorted.
 pub fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap();

@@ -79,6 +79,20 @@ fn dimension_variables() {
 }
 
 #[test]
+fn in_mixed_precision() {
+    let folder = tempfile::tempdir().unwrap();
+    let g = onestep::GraphBuilder::new("product");
+    let x = g.input("x", onestep::DType::F32, [2, 2]);
+    g.output("y", x.matmul(x));
+    fs::write(folder.path().join("g.onestep"), g.build().unwrap().to_string()).unwrap();
+    let said = run(folder.path(), "inspect g.onestep --precision bf16 --pass input");
+    assert!(said.out.contains("transpose_b=false, dtype=bf16}"), "{}{}", said.out, said.err);
+    // What a run keeps has an optimizer in it.
+    run(folder.path(), "train digits --steps 1 --json --out kept").json();
+    run(folder.path(), "inspect kept/step.onestep --precision bf16").refused(&["differentiated", "forward"]);
+}
+
+#[test]
 fn files_that_are_no_graphs() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);

@@ -2,6 +2,8 @@
 
 mod common;
 
+mod bisect;
 mod inspect;
 mod refusals;
+mod resume;
 mod runs;

@@ -30,6 +30,14 @@ fn absurd_arguments() {
         ("bench mlp --device cuda", &["'cuda'", "cpu"]),
         ("train mnist", &["mnist", "digits"]),
         ("train digits extra", &["extra"]),
+        ("train digits --checkpoint-every 0", &["--checkpoint-every", "0"]),
+        ("train digits --keep 0", &["--keep", "0"]),
+        ("train digits --record-values 0", &["--record-values"]),
+        ("train digits --steps 4 --record-values 5", &["--record-values 5", "1 to 4"]),
+        ("train digits --resume none", &["none", "holds no checkpoint", "--checkpoint-every"]),
+        ("train digits --resume none --out other", &["--resume", "--out"]),
+        ("bisect", &["RUN_A"]),
+        ("bisect one", &["RUN_B"]),
         ("bench resnet", &["resnet", "gpt-mini"]),
         ("bench mlp --seconds 0", &["--seconds"]),
         ("bench mlp --seconds nan", &["--seconds"]),
@@ -149,15 +157,22 @@ fn an_output_that_is_full_or_gone() {
     assert_eq!(status.unwrap().code(), Some(1));
 }
 
-/// A loss that is not a number any more: the run stops, and the state that is kept is the last finite one.
 #[test]
 fn a_run_that_diverges() {
+    diverges("");
+}
+
+#[test]
+fn a_population_that_diverges() {
+    diverges("--population 2");
+}
+
+/// A loss that is not a number any more: the run stops, and the state that is kept is the last finite one.
+#[track_caller]
+fn diverges(more: &str) {
     let folder = tempfile::tempdir().unwrap();
-    run(folder.path(), "train digits --lr 1e6 --steps 200 --json --out kept").refused(&[
-        "the loss became",
-        "at step",
-        "--lr",
-    ]);
+    let arguments = format!("train digits --lr 1e6 --steps 200 --json --out kept {more}");
+    run(folder.path(), &arguments).refused(&["the loss became", "at step", "--lr"]);
     let kept = folder.path().join("kept");
     assert_eq!(names(&kept), ["metrics.jsonl", "model.safetensors"]);
     let metrics = fs::read_to_string(kept.join("metrics.jsonl")).unwrap();

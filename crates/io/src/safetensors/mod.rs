@@ -51,10 +51,27 @@ pub fn save<'a>(
     tensors: impl IntoIterator<Item = (&'a str, &'a Array)>,
     metadata: &Metadata,
 ) -> Result<(), IoError> {
-    let path = path.as_ref();
+    save_through(path.as_ref(), tensors, metadata, &plain)
+}
+
+/// What stands between the writer and the file.
+pub(crate) type Through<'a> = &'a dyn for<'w> Fn(&'w mut dyn Write) -> Box<dyn Write + 'w>;
+
+/// Nothing.
+pub(crate) fn plain<'w>(file: &'w mut dyn Write) -> Box<dyn Write + 'w> {
+    Box::new(file)
+}
+
+/// The same with something between, so that a test can have any byte fail.
+pub(crate) fn save_through<'a>(
+    path: &Path,
+    tensors: impl IntoIterator<Item = (&'a str, &'a Array)>,
+    metadata: &Metadata,
+    through: Through<'_>,
+) -> Result<(), IoError> {
     let wrong = |source| IoError::Format { path: path.into(), source };
     let (head, tensors) = header::compose(tensors, metadata).map_err(wrong)?;
-    write_atomic_with(path, |file| write(file, &head, &tensors))
+    write_atomic_with(path, |file| write(&mut *through(file), &head, &tensors))
         .map_err(|source| IoError::Unwritable { path: path.into(), source })
 }
 

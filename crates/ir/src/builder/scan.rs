@@ -1,7 +1,7 @@
 //! Builds scans: the region is what a closure computes from its carries and slices. What it uses from outside becomes a
 //! constant of the scan, and in a [`GraphBuilder::repeat`] each parameter that it declares becomes a sequence of them.
 
-use super::Stack;
+use super::regions::Stack;
 use crate::ops::{RandomBits, Scan};
 use crate::{DType, Def, Dim, GraphBuilder, Mistake, NodeId, Op, Tensor, Type, ValueId};
 
@@ -110,7 +110,7 @@ impl GraphBuilder {
         let (next, outputs) = body(&handles[..carries.len()], &handles[carries.len()..]);
         let failed = || Scanned { carries: poison(carries.len()), outputs: poison(outputs.len()) };
         if next.len() != carries.len() {
-            let _ = self.close_region("scan", &[]);
+            let _ = self.pop_region("scan", &[]);
             let what = format!("has {} carries, but its body gives {}", carries.len(), next.len());
             self.mistake("scan", &given, Mistake::new(what, "give the next value of each carry"));
             return failed();

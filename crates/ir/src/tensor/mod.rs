@@ -15,6 +15,7 @@ mod ctc_methods;
 mod einsum;
 mod fourier_methods;
 mod layout_methods;
+mod linear_methods;
 mod loss_methods;
 mod math_methods;
 mod nn_methods;
@@ -33,6 +34,7 @@ mod statistics_methods;
 
 pub use ctc_methods::{CtcOptions, CtcReduction};
 pub use fourier_methods::{Complex, FourierNorm};
+pub use linear_methods::Lu;
 pub use loss_methods::CrossEntropyOptions;
 pub use nn_methods::AttentionOptions;
 pub use order_methods::QuantileKind;

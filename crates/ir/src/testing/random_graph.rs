@@ -5,6 +5,7 @@
 //! grows; so results stay finite, and rounding differences stay small.
 
 use crate::ops::ReduceKind;
+use crate::rewrite::rewrite;
 use crate::{Array, DType, Dim, Graph, GraphBuilder, Init, Role, Shape, Tensor, Type, dim, random};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -88,7 +89,9 @@ pub fn random_graph(seed: u64, options: RandomOptions) -> Graph {
         m.step();
     }
     m.finish(&states);
-    g.build().expect("the generator builds only what the rules accept")
+    let graph = g.build().expect("the generator builds only what the rules accept");
+    // With values in the order of the text form, in which those that scans capture come first.
+    rewrite(&graph, &mut |_, _, _| None).expect("a copy of a valid graph")
 }
 
 impl<'g> Maker<'g> {

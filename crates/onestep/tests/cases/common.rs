@@ -2,7 +2,7 @@
 #![allow(dead_code)]
 
 use onestep::ir::testing::Rng;
-use onestep::nn::{Activation, Gpt, mlp_classifier};
+use onestep::nn::{Activation, Gpt, Recurrent, mlp_classifier};
 use onestep::prelude::*;
 use std::collections::BTreeMap;
 
@@ -77,6 +77,24 @@ pub fn classifier(most: usize) -> Graph {
 /// A batch for it.
 pub fn rows(n: usize, seed: u64) -> [Array; 2] {
     [random(&[n, 12], seed), random_ints(&[n], 3, seed + 1000)]
+}
+
+/// A classifier of sequences: a GRU in both directions and a stack of equal layers, as scans. Inputs `x` and `y` of 4
+/// sequences of 9 steps, output `loss`.
+pub fn recurrent() -> Graph {
+    let g = GraphBuilder::new("recurrent");
+    let x = g.input("x", F32, [4, 9, 12]);
+    let y = g.input("y", I32, [4]);
+    let network = Recurrent { layers: 2, bidirectional: true, dropout: 0.1, ..Recurrent::gru(8) };
+    let read = network.build(&g, "gru", x).output.mean_over(&[1]);
+    let deep =
+        g.repeat(3, read, |h, _| nn::dropout(&g, "deep", nn::linear(&g, "deep", h, 16).relu(), 0.1) + h);
+    g.finish(nn::linear(&g, "out", deep, 3).cross_entropy(y)).unwrap()
+}
+
+/// A batch for it.
+pub fn sequences(seed: u64) -> [Array; 2] {
+    [random(&[4, 9, 12], seed), random_ints(&[4], 3, seed + 1000)]
 }
 
 /// A language model over `TINY`'s tokens with this dropout: inputs `x` and `y`, output `loss`.

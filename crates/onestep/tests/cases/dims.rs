@@ -1,6 +1,6 @@
 //! Programs over named dimensions: two variables and their product, sizes that alternate, a bounded cache, one state.
 
-use crate::common::{cpu, random, random_ints, snapshot, values};
+use crate::common::{assert_close, cpu, random, random_ints, snapshot, values};
 use onestep::ir::Dim;
 use onestep::prelude::*;
 
@@ -108,4 +108,28 @@ fn an_empty_batch_is_a_batch() {
     let loss = step.run(&mut state, batch(0, 4, 0)).unwrap().loss().unwrap();
     assert_eq!(loss, 0.0);
     assert_eq!(values(&state, "w"), before);
+}
+
+/// Products of which any size is 0, with what fuses around them: all sums are 0, and nothing divides by a size.
+#[test]
+fn products_without_rows_columns_or_terms() {
+    for (m, k, n) in (0..8).map(|i| (i / 4 * 3, i / 2 % 2 * 4, i % 2 * 5)) {
+        let g = GraphBuilder::new("product");
+        let (x, w, b) = (g.input("x", F32, [2, m, k]), g.input("w", F32, [k, n]), g.input("b", F32, [n]));
+        let y = (x.matmul(w) + b).relu();
+        g.output("y", y);
+        g.output("rows", y.sum(&[-1]) * 2.0);
+        g.output("columns", (y * 3.0).sum(&[0, 1]));
+        let graph = g.build().unwrap();
+        let feeds = [random(&[2, m, k], 1), random(&[k, n], 2), random(&[n], 3)];
+        let want = onestep::ir::interp::run_arrays(&graph, &feeds, &mut Default::default()).unwrap();
+        let mut program = compile(&graph, &cpu(2)).unwrap();
+        let mut state = program.init(0).unwrap();
+        let out = program.run(&mut state, &feeds[..]).unwrap();
+        for (name, want) in ["y", "rows", "columns"].into_iter().zip(&want) {
+            let got = out.array(name).unwrap();
+            assert_eq!(got.shape(), want.shape(), "{m}×{k}×{n}");
+            assert_close(&got.to_f64(), &want.to_f64(), 1e-5);
+        }
+    }
 }

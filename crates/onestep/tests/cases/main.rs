@@ -3,6 +3,7 @@
 
 mod common;
 
+mod checkpoints;
 mod contracts;
 mod decode;
 mod dims;
@@ -17,6 +18,7 @@ mod optimizers;
 mod oracle;
 mod overflow;
 mod population;
+mod replay;
 mod scan;
 mod training;
 mod ways;

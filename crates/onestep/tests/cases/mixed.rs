@@ -193,6 +193,71 @@ fn micro_batches_learn_as_the_one_batch() {
     assert_eq!(values(&several, "opt/step"), [5.0]);
 }
 
+/// Random counters go on from one micro-batch to the next in either form, so that both drop the same elements.
+#[test]
+fn micro_batches_draw_the_same_numbers_in_either_form() {
+    let training = || TrainingStep::new(language_model(1, 0.3)).optimizer(Sgd::new(0.1));
+    let mut calls = training().accumulate(3).compile(&cpu(2)).unwrap();
+    let mut within = training().micro_batches(3).compile(&cpu(2)).unwrap();
+    let (mut a, mut b) = (calls.init(4).unwrap(), within.init(4).unwrap());
+    let parts: Vec<[Array; 2]> = (0..3).map(|i| tokens(1, i)).collect();
+    let whole = [0, 1].map(|i| {
+        let all = parts.iter().flat_map(|p| p[i].as_slice::<i32>().unwrap().to_vec());
+        ints(&[3, 1, TINY.context], &all.collect::<Vec<_>>())
+    });
+    let losses: Vec<f64> = parts.iter().map(|p| calls.run(&mut a, p).unwrap().loss().unwrap()).collect();
+    let loss = within.run(&mut b, &whole).unwrap().loss().unwrap();
+    assert_close(&[losses[2]], &[loss], 1e-5);
+    for path in b.names() {
+        assert_close(&values(&a, path), &values(&b, path), 1e-5);
+    }
+    assert_eq!(values(&b, "rng/counter"), [3.0]);
+}
+
+#[test]
+fn micro_batches_of_any_size() {
+    let step = TrainingStep::new(classifier(8)).optimizer(Sgd::new(0.1)).micro_batches(2);
+    let mut step = step.compile(&cpu(2)).unwrap();
+    let mut state = step.init(0).unwrap();
+    for n in [5, 3, 5] {
+        let feeds = [random(&[2, n, 12], n as u64), random_ints(&[2, n], 3, n as u64)];
+        let mut plain = TrainingStep::new(classifier(16)).optimizer(Sgd::new(0.1)).compile(&cpu(2)).unwrap();
+        let mut other = state.clone();
+        let flat = floats(&[2 * n, 12], feeds[0].as_slice::<f32>().unwrap());
+        let labels = ints(&[2 * n], feeds[1].as_slice::<i32>().unwrap());
+        let want = plain.run(&mut other, [flat, labels]).unwrap();
+        let want = [want.loss().unwrap(), want.scalar("accuracy").unwrap()];
+        let got = step.run(&mut state, &feeds).unwrap();
+        assert_close(&[got.loss().unwrap(), got.scalar("accuracy").unwrap()], &want, 1e-5);
+        for path in other.names() {
+            assert_close(&values(&state, path), &values(&other, path), 1e-5);
+        }
+    }
+    assert_eq!(step.compilations().len(), 2);
+}
+
+/// A bad index is an error that names it, and the call adds nothing to the sums.
+#[test]
+fn a_bad_index_leaves_the_sums_alone() {
+    let step = TrainingStep::new(language_model(1, 0.2)).optimizer(Adam::new(0.01)).accumulate(2).ema(0.9);
+    let mut step = step.compile(&cpu(2)).unwrap();
+    let mut state = step.init(0).unwrap();
+    step.run(&mut state, tokens(1, 0)).unwrap();
+    let before = guarded(&state);
+    let mut bad = tokens(1, 1);
+    bad[0] = ints(&[1, TINY.context], &[TINY.vocab as i32; 8]);
+    let refused = step.run(&mut state, bad).unwrap_err().to_string();
+    assert!(refused.contains("index"), "{refused}");
+    assert!(guarded(&state) == before, "a refused call moved something");
+    step.run(&mut state, tokens(1, 1)).unwrap();
+    let mut straight = step.init(0).unwrap();
+    for n in 0..2 {
+        step.run(&mut straight, tokens(1, n)).unwrap();
+    }
+    assert!(guarded(&state) == guarded(&straight), "a refused call left a trace");
+    assert_eq!(values(&state, "opt/step"), [1.0]);
+}
+
 #[test]
 fn an_evaluation_reads_the_averages_on_the_same_state() {
     let graph = language_model(2, 0.0);

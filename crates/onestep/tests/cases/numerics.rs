@@ -220,3 +220,23 @@ fn a_training_step_on_no_rows() {
     assert!(after == before);
     assert!(step.run(&mut state, rows(4, 1)).unwrap().loss().unwrap() > 0.0);
 }
+
+/// Sums whose results are padded to the size of the axis that they are over: the pad is about results, not about terms.
+#[test]
+fn padded_sums() {
+    for (low, high) in [(0, 3), (3, 0), (1, 2)] {
+        let g = GraphBuilder::new("padded");
+        let x = g.input("x", F32, [4, 4]);
+        let sum = x.sum_keep(&[1]);
+        g.output("columns", sum.pad(1, low, high, 7.0));
+        g.output("scaled", (sum * 2.0 + x.max_keep(&[1])).pad(1, low, high, 0.0) * x);
+        g.output("rows", x.sum_keep(&[0]).pad(0, low, high, -1.0) + x);
+        let graph = g.build().unwrap();
+        let feeds = [random(&[4, 4], 3)];
+        let want = onestep::ir::interp::run_arrays(&graph, &feeds, &mut Default::default()).unwrap();
+        let got = outputs(&graph, &feeds);
+        for (name, want) in ["columns", "scaled", "rows"].into_iter().zip(&want) {
+            assert_close(&got[name], &want.to_f64(), 1e-5);
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use onestep::prelude::*;
-use onestep::{Lbfgs, Lion, Options, Params, compile_lbfgs};
+use onestep::{Lbfgs, Lion, Options, Params, SparseAdam, compile_lbfgs};
 use std::io::Read;
 
 /// The language model with AdamW and these groups.
@@ -47,19 +47,41 @@ fn a_hundred_rates_of_two_groups_compile_once() {
 
 #[test]
 fn a_model_learns_by_muon_adamw_and_lion_at_once() {
-    let mut step = TrainingStep::new(language_model(2, 0.0))
-        .optimizer(Muon::new(0.01))
-        .group(Group::new("embedding", ["tok.*"]).rule(Lion::new(1e-3)))
-        .clip_global_norm(1.0)
-        .compile(&cpu(2))
-        .unwrap();
-    let mut state = step.init(3).unwrap();
-    let batch = tokens(2, 5);
-    let mut losses = (0..30).map(|_| step.run(&mut state, &batch).unwrap().loss().unwrap());
-    let first = losses.next().unwrap();
-    let last = losses.last().unwrap();
-    assert!(last < 0.7 * first, "{first} to {last}");
-    assert_eq!(step.compilations().len(), 1);
+    for muon in [Muon::new(0.01), Muon::new(0.01).bf16(true)] {
+        let mut step = TrainingStep::new(language_model(2, 0.0))
+            .optimizer(muon)
+            .group(Group::new("embedding", ["tok.*"]).rule(Lion::new(1e-3)))
+            .clip_global_norm(1.0)
+            .compile(&cpu(2))
+            .unwrap();
+        let mut state = step.init(3).unwrap();
+        let batch = tokens(2, 5);
+        let mut losses = (0..30).map(|_| step.run(&mut state, &batch).unwrap().loss().unwrap());
+        let first = losses.next().unwrap();
+        let last = losses.last().unwrap();
+        assert!(last < 0.7 * first, "{first} to {last}");
+        assert_eq!(step.compilations().len(), 1);
+    }
+}
+
+#[test]
+fn sparse_adam_touches_the_rows_that_were_looked_up() {
+    let g = GraphBuilder::new("table");
+    let ids = g.input("ids", I32, [3]);
+    let table = g.parameter("table", &[6, 4], Init::Normal { mean: 0.0, std: 1.0 });
+    let graph = g.finish((table.gather(0, ids) - 1.0).square().sum_all()).unwrap();
+    let mut step = TrainingStep::new(graph).optimizer(SparseAdam::new(0.1)).compile(&cpu(2)).unwrap();
+    let mut state = step.init(2).unwrap();
+    let row = |state: &State, path: &str, i: usize| values(state, path)[4 * i..4 * i + 4].to_vec();
+    let paths = ["table", "opt/table/m", "opt/table/v"];
+    for looked_up in [[1, 4, 1], [2, 2, 2], [4, 1, 0]] {
+        let before = state.clone();
+        step.run(&mut state, [&ints(&[3], &looked_up)]).unwrap();
+        for (path, i) in paths.iter().flat_map(|p| (0..6).map(move |i| (*p, i))) {
+            let moved = row(&before, path, i) != row(&state, path, i);
+            assert_eq!(moved, looked_up.contains(&(i as i32)), "row {i} of {path} after {looked_up:?}");
+        }
+    }
 }
 
 #[test]

@@ -128,3 +128,8 @@ fn a_bert() {
         [x, y, ints(&[2], &[8, 3])]
     });
 }
+
+#[test]
+fn a_recurrent_network() {
+    compare("recurrent", &recurrent(), &AdamW::new(0.01).eps(1e-3), sequences);
+}

@@ -18,7 +18,7 @@ fn linear() -> Graph {
     g.finish((w * x).sum_all() + (b * y).sum_all()).unwrap()
 }
 
-fn compile_with(rule: Arc<dyn UpdateRule + Send + Sync>, clip: Option<Clip>) -> CompiledStep {
+fn compile_with(rule: Arc<dyn UpdateRule>, clip: Option<Clip>) -> CompiledStep {
     let options = onestep::optim::StepOptions { clip, ..Default::default() };
     let params = onestep::Params::All;
     onestep::compile_training_step(&linear(), "loss", params, rule, &options, &cpu(2), &Default::default())
@@ -27,7 +27,7 @@ fn compile_with(rule: Arc<dyn UpdateRule + Send + Sync>, clip: Option<Clip>) -> 
 
 #[test]
 fn one_bad_element_and_nothing_moves() {
-    let rules: [Arc<dyn UpdateRule + Send + Sync>; 3] = [
+    let rules: [Arc<dyn UpdateRule>; 3] = [
         Arc::new(Sgd::new(0.1).momentum(0.9)),
         Arc::new(Adam::new(0.1).amsgrad(true)),
         Arc::new(AdamW::new(0.1).weight_decay(0.1)),

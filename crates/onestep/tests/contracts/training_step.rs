@@ -7,7 +7,7 @@ use onestep::{LayoutRole, Options, Params, UpdateRule, compile_training_step};
 use std::sync::Arc;
 
 fn compiled(graph: &Graph, loss: &str, params: Params) -> Result<CompiledStep, Error> {
-    let rule: Arc<dyn UpdateRule + Send + Sync> = Arc::new(AdamW::new(0.01));
+    let rule: Arc<dyn UpdateRule> = Arc::new(AdamW::new(0.01));
     compile_training_step(graph, loss, params, rule, &StepOptions::default(), &device(), &Options::default())
 }
 

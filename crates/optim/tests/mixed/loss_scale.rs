@@ -2,7 +2,7 @@
 
 use crate::common::{State, assert_close, call, first_state, get, set};
 use crate::{linear, numbers, recorded, step};
-use onestep_ir::{DType, Graph, GraphBuilder, Init};
+use onestep_ir::{Array, DType, Graph, GraphBuilder, Init, interp::run_arrays};
 use onestep_optim::{Adam, Clip, LossScale, OptimError, Params, Sgd, StepOptions, training_step};
 
 fn scaled(numbers: LossScale) -> Graph {
@@ -106,6 +106,21 @@ fn gradients_are_unscaled_before_they_are_clipped() {
         assert_close(&plain.2, &[5.0], 1e-6);
         assert_eq!(course(Some(LossScale::dynamic(1024.0))), plain);
     }
+}
+
+#[test]
+fn a_graph_of_f64_keeps_its_digits() {
+    let w = |loss_scale| {
+        let options = StepOptions { loss_scale, ..StepOptions::default() };
+        let graph = step(&linear(DType::F64), &Adam::new(0.1), &options);
+        let mut state = first_state(&graph);
+        let x = Array::from_f64(DType::F64, &[3], &[0.1, 1e-30, 3.0]).unwrap();
+        for _ in 0..3 {
+            run_arrays(&graph, std::slice::from_ref(&x), &mut state).unwrap();
+        }
+        get(&state, "w")
+    };
+    assert_eq!(w(Some(LossScale::default())), w(None));
 }
 
 #[test]

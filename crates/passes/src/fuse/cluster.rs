@@ -8,7 +8,9 @@
 //!   of the reduced ones), and no reader outside leads back into the cluster;
 //! - a reduction gives the cluster its reduced axes, or has the same ones;
 //! - nothing costly is computed more often than it has elements;
-//! - a reduction down the columns takes no full-size output along.
+//! - a reduction down the columns takes no full-size output along;
+//! - what others wait for does not join the update of a state whose old value they still read, which could then not be
+//!   written in place.
 //!
 //! Two clusters that both want a node become one when their domains agree and neither depends on the other.
 
@@ -332,7 +334,7 @@ impl<'a, 'g> Clusters<'a, 'g> {
             if !exact || bounded || !covers || (!of_row && across_rows(&extents, &reduced, &index)) {
                 return None;
             }
-            if self.leads_to(outside, id) {
+            if self.hastens_update(at, &outside, id) || self.leads_to(outside, id) {
                 return None;
             }
         }

@@ -151,7 +151,8 @@ impl<'e, 'g> Emit<'e, 'g> {
                 let (from, none) =
                     self.cluster.operand_index(a, at, 0).ok_or(NeedsBuffer(node.operands[0]))?;
                 debug_assert!(none.is_empty());
-                Expr::Reduce(r.kind, self.pull(node.operands[0], &from, bounds)?)
+                let bounds = self.once_a_row(bounds).ok_or(NeedsBuffer(v))?;
+                Expr::Reduce(r.kind, self.pull(node.operands[0], &from, &bounds)?)
             }
             Op::RandomBits(r) => {
                 let zero = |n: i64| vec![Affine::constant(n, rank)];
@@ -180,6 +181,24 @@ impl<'e, 'g> Emit<'e, 'g> {
             }
         };
         Ok(self.push(ty.dtype, expr))
+    }
+
+    /// The bounds that hold for a whole row, for what is reduced along it: a bound on the reduced axes is about the column
+    /// that is written, not about the terms. `None` where one is about both.
+    fn once_a_row(&self, bounds: &[Bound]) -> Option<Vec<Bound>> {
+        let mut rows = vec![];
+        for b in bounds {
+            let uses = |reduced: bool| {
+                let mut axes = b.index.coefs.iter().enumerate().filter(|(_, c)| **c != 0);
+                axes.any(|(d, _)| self.cluster.reduced.contains(&d) == reduced)
+            };
+            match (uses(false), uses(true)) {
+                (true, true) => return None,
+                (false, true) => {}
+                (_, false) => rows.push(b.clone()),
+            }
+        }
+        Some(rows)
     }
 
     fn pull_view(

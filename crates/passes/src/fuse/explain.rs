@@ -7,7 +7,6 @@
 
 use super::analysis::{Analysis, Kind, Reader, costly};
 use super::cluster::Clusters;
-use super::scan::bodies;
 use super::{Lower, Unit, settle};
 use crate::plan::PlanOptions;
 use crate::schedule::{Affine, BufferId, Schedule};
@@ -151,13 +150,12 @@ pub fn provenance(
     schedule: &Schedule,
 ) -> Result<Provenance, CompileError> {
     let plan = PlanOptions { alignment: target.alignment(), ..PlanOptions::default() };
-    let bodies = bodies(graph, target, merge, &plan)?;
     let mut writer: HashMap<BufferId, usize> = HashMap::new();
     for (k, kernel) in schedule.kernels.iter().enumerate() {
         writer.extend(kernel.writes().into_iter().map(|b| (b, k)));
     }
-    settle(graph, target, merge, &plan, |a, _| {
-        let mut lower = Lower::new(a, &bodies, merge);
+    settle(graph, target, merge, &plan, |a, bodies, _| {
+        let mut lower = Lower::new(a, bodies, merge);
         lower.assign_buffers();
         let hosts = lower.epilogues();
         let unit = |at: usize| match lower.unit_of(at) {

@@ -50,16 +50,16 @@ fn run(
     merge: bool,
     plan: &PlanOptions,
 ) -> Result<Schedule, CompileError> {
-    settle(graph, target, merge, plan, |_, schedule| schedule)
+    settle(graph, target, merge, plan, |_, _, schedule| schedule)
 }
 
-/// Groups until every value that needs a buffer has one; `done` sees the analysis with which that was so.
+/// Groups until every value that needs a buffer has one; `done` sees the analysis and the scans' bodies with which that was so.
 fn settle<T>(
     graph: &Graph,
     target: &dyn Target,
     merge: bool,
     plan: &PlanOptions,
-    done: impl FnOnce(&Analysis<'_>, Schedule) -> T,
+    done: impl FnOnce(&Analysis<'_>, &Bodies, Schedule) -> T,
 ) -> Result<T, CompileError> {
     let bodies = scan::bodies(graph, target, merge, plan)?;
     let (graph, mut forced) = with_copies(graph);
@@ -81,7 +81,7 @@ fn settle<T>(
     loop {
         let analysis = Analysis::new(&graph, target, &forced)?;
         match Lower::new(&analysis, &bodies, merge).schedule() {
-            Ok(schedule) => return Ok(done(&analysis, schedule)),
+            Ok(schedule) => return Ok(done(&analysis, &bodies, schedule)),
             Err(Failure::NeedBuffers(values)) => {
                 let before = forced.len();
                 forced.extend(&values);
@@ -392,7 +392,8 @@ fn split_last(kernel: &LoopKernel, rows: usize, n: usize) -> Option<LoopKernel> 
     if kernel.extents == [rows, n] {
         return Some(kernel.clone());
     }
-    if kernel.extents == [rows * n] {
+    // Rows of no elements have no border to split at.
+    if n > 0 && kernel.extents == [rows * n] {
         return Some(kernel.split_axis(0, n));
     }
     None

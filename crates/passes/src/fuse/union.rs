@@ -151,6 +151,30 @@ impl Clusters<'_, '_> {
         self.leads_to(readers.filter(|&at| !inside(at)).collect(), to)
     }
 
+    /// Whether cluster `id` would give a state its new value too early with node `at` in it, for which the nodes `outside`
+    /// wait: one of them, or what follows from it, reads the old value.
+    pub fn hastens_update(&self, at: usize, outside: &[usize], id: usize) -> bool {
+        let g = self.a.graph;
+        let here = |r: usize| r == at || self.of[r] == Some(id);
+        let writes =
+            |v| self.a.def[self.a.through_reshapes(v).index()].is_some_and(|w| self.of[w] == Some(id));
+        let updated = g.updates.iter().filter(|u| !outside.is_empty() && writes(u.value));
+        let readers = updated.flat_map(|u| self.a.readers_of(g.states[u.state].value));
+        let old: Vec<usize> = readers.map(|r| r.at).filter(|&r| !here(r)).collect();
+        let Some(&last) = old.iter().max() else { return false };
+        let mut seen = vec![false; self.a.nodes.len()];
+        let mut stack = outside.to_vec();
+        while let Some(n) = stack.pop() {
+            if old.contains(&n) {
+                return true;
+            }
+            if n < last && !std::mem::replace(&mut seen[n], true) {
+                stack.extend(self.readers[n].iter().map(|r| r.at).filter(|&r| !seen[r] && !here(r)));
+            }
+        }
+        false
+    }
+
     /// Whether the kernel of one of the nodes `from` leads to a cluster.
     pub fn leads_to(&self, from: Vec<usize>, to: usize) -> bool {
         if from.is_empty() {

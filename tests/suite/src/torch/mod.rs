@@ -17,6 +17,7 @@ mod helpers;
 mod indexing;
 mod interpolate;
 mod layout;
+mod linear;
 mod losses;
 mod masked;
 mod matmul;
@@ -57,6 +58,7 @@ fn table() -> &'static BTreeMap<&'static str, Build> {
             indexing::TABLE,
             interpolate::TABLE,
             layout::TABLE,
+            linear::TABLE,
             losses::TABLE,
             masked::TABLE,
             matmul::TABLE,

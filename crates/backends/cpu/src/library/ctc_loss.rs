@@ -79,11 +79,12 @@ pub(super) fn compile(
 /// log(eᵃ + eᵇ + eᶜ); −∞ where all are.
 #[inline(always)]
 fn log_sum([a, b, c]: [f64; 3]) -> f64 {
-    let top = if a.is_nan() || b.is_nan() || c.is_nan() { f64::NAN } else { a.max(b).max(c) };
-    if top == f64::NEG_INFINITY {
-        return top;
-    }
-    top + log(exp(a - top) + exp(b - top) + exp(c - top))
+    // The largest in front: its own term is 1. A NaN stays, wherever it is.
+    let (a, b) = if b > a { (b, a) } else { (a, b) };
+    let (a, c) = if c > a { (c, a) } else { (a, c) };
+    let term = |x: f64| if x == f64::NEG_INFINITY { 0.0 } else { exp(x - a) };
+    let rest = term(b) + term(c);
+    if rest == 0.0 { a } else { a + log(1.0 + rest) }
 }
 
 /// The states of a target: the blank at even numbers, its labels between.

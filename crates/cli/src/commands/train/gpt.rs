@@ -6,8 +6,8 @@ use super::super::models::{GptShape, gpt_graph, gpt_writer};
 use super::{Task, schedule};
 use crate::records::EvalRecord;
 use crate::report::format::count;
-use onestep::io::SplitMix64;
-use onestep::io::text::{BigramModel, Split, TextBatches, TextWindows, shakespeare, split};
+use onestep::io::text::{BigramModel, Split, shakespeare, split};
+use onestep::io::{Batches, Digest, Last, Position, SplitMix64, Tokens};
 use onestep::nn::GptInit;
 use onestep::prelude::*;
 
@@ -28,8 +28,9 @@ pub struct Text {
     shape: GptShape,
     batch: usize,
     seed: u64,
-    batches: TextBatches<'static>,
-    val: &'static [u8],
+    train: &'static [u8],
+    /// Windows side by side, so that every byte is predicted once.
+    val: Batches,
     baseline: f64,
     evaluation: Program,
     writer: Program,
@@ -73,8 +74,12 @@ impl Text {
             shape,
             batch,
             seed: args.seed,
-            batches: TextBatches::new(train, batch, shape.context, args.seed)?,
-            val,
+            train,
+            val: Batches::new(
+                Tokens::bytes(val).windows(shape.context, shape.context)?,
+                EVAL_BATCH,
+                Last::Drop,
+            )?,
             baseline: BigramModel::fit(train).nats_per_byte(val)?,
             evaluation: compile(&gpt_graph(&shape, GptInit::Gpt2, EVAL_BATCH)?, device)?,
             writer: compile(&gpt_writer(&shape)?, device)?,
@@ -117,23 +122,26 @@ impl Task for Text {
         ]
     }
 
-    fn next(&mut self) -> Result<[Array; 2], CommandError> {
-        let n = self.items();
-        let (mut x, mut y) = (vec![0; n], vec![0; n]);
-        self.batches.fill(&mut x, &mut y)?;
-        let shape = [self.batch, self.shape.context];
-        Ok([Array::new(&shape, &x)?, Array::new(&shape, &y)?])
+    /// Every window of the text, in random order.
+    fn batches(&self) -> Result<Batches, CommandError> {
+        let windows = Tokens::bytes(self.train).windows(self.shape.context, 1)?;
+        Ok(Batches::new(windows, self.batch, Last::Drop)?.shuffled(self.seed))
+    }
+    fn data(&self) -> Digest {
+        Digest::of_bytes(self.train)
+    }
+    fn batch(&self) -> usize {
+        self.batch
     }
 
     fn evaluate(&mut self, state: &mut State, thorough: bool) -> Result<EvalRecord, CommandError> {
-        let shape = [EVAL_BATCH, self.shape.context];
-        let windows = TextWindows::new(self.val, EVAL_BATCH, self.shape.context)?;
-        let most = if thorough { windows.len() } else { QUICK.min(windows.len()) };
+        let all = self.val.per_epoch() as usize;
+        let most = if thorough { all } else { QUICK.min(all) };
         // On the way, batches spread over the whole text.
-        let stride = (windows.len() / most.max(1)).max(1);
-        let (mut sum, mut n) = (0.0, 0);
-        for batch in windows.step_by(stride).take(most) {
-            let inputs = [Array::new(&shape, &batch.inputs)?, Array::new(&shape, &batch.targets)?];
+        let stride = (all / most.max(1)).max(1);
+        let (mut sum, mut n, mut inputs) = (0.0, 0, vec![]);
+        for batch in (0..all as u64).step_by(stride).take(most) {
+            self.val.fill(Position { epoch: 0, batch }, &mut inputs)?;
             sum += self.evaluation.run(state, &inputs)?.loss()?;
             n += 1;
         }

@@ -5,7 +5,7 @@ use super::super::args::{Model, Network, TrainArgs};
 use super::super::models::{cnn_graph, mlp_graph};
 use super::{Task, schedule};
 use crate::records::EvalRecord;
-use onestep::io::{IoError, LabelledImages, SplitMix64, digits, idx_folder};
+use onestep::io::{Batches, Digest, IoError, LabelledImages, Last, Position, digits, idx_folder};
 use onestep::prelude::*;
 use std::path::PathBuf;
 
@@ -87,13 +87,11 @@ impl Set {
 pub struct Images {
     set: Set,
     network: Network,
-    train: LabelledImages,
-    test: LabelledImages,
+    pixels: usize,
+    train: Batches,
+    test: Batches,
     batch: usize,
-    rng: SplitMix64,
-    /// The rows of the current pass over the data, in random order, and how many are used.
-    order: Vec<usize>,
-    used: usize,
+    data: Digest,
     evaluation: Program,
 }
 
@@ -117,23 +115,20 @@ impl Images {
             .optimizer(AdamW::new(args.lr.unwrap_or(set.learning_rate)).weight_decay(0.01))
             .clip_global_norm(1.0)
             .schedule(schedule(steps));
+        let (pixels, train) = (train.pixels(), train.into_columns()?);
+        let digests = ["images", "labels"].into_iter().zip(train.arrays().iter().map(Digest::of_array));
         let task = Images {
             set,
             network,
-            order: (0..train.len()).collect(),
-            used: train.len(),
-            train,
-            test,
+            pixels,
+            data: Digest::of_all(digests),
+            train: Batches::new(train, batch, Last::Drop)?.shuffled(args.seed),
+            test: Batches::new(test.into_columns()?, EVAL_BATCH, Last::Keep)?,
             batch,
-            rng: SplitMix64::new(args.seed),
             evaluation: compile(&graph, device)?,
         };
         Ok((step, task))
     }
-}
-
-fn arrays(d: &LabelledImages) -> Result<[Array; 2], CommandError> {
-    Ok([Array::new(&[d.len(), d.pixels()], &d.images)?, Array::new(&[d.len()], &d.labels)?])
 }
 
 impl Task for Images {
@@ -151,36 +146,39 @@ impl Task for Images {
     }
     fn lines(&self) -> Vec<(String, String)> {
         let model = match self.network {
-            Network::Mlp => format!("{}-{HIDDEN}-{CLASSES}, ReLU", self.train.pixels()),
+            Network::Mlp => format!("{}-{HIDDEN}-{CLASSES}, ReLU", self.pixels),
             Network::Cnn => "convolutions to 32 and 64 channels, 2×2 maximum, 128, 10".to_string(),
         };
         vec![
             ("model".into(), model),
             ("batch".into(), format!("{} images", self.batch)),
-            ("data".into(), format!("{} images to learn, {} held out", self.train.len(), self.test.len())),
+            (
+                "data".into(),
+                format!("{} images to learn, {} held out", self.train.samples(), self.test.samples()),
+            ),
         ]
     }
 
-    /// The next images of a random order; a new order when the rest does not fill a batch.
-    fn next(&mut self) -> Result<[Array; 2], CommandError> {
-        if self.used + self.batch > self.order.len() {
-            self.rng.shuffle(&mut self.order);
-            self.used = 0;
-        }
-        let rows = &self.order[self.used..self.used + self.batch];
-        self.used += self.batch;
-        arrays(&self.train.select(rows.iter().copied())?)
+    /// Every image once an epoch; those left over wait for another.
+    fn batches(&self) -> Result<Batches, CommandError> {
+        Ok(self.train.clone())
+    }
+    fn data(&self) -> Digest {
+        self.data
+    }
+    fn batch(&self) -> usize {
+        self.batch
     }
 
     fn evaluate(&mut self, state: &mut State, _: bool) -> Result<EvalRecord, CommandError> {
-        let (mut loss, mut right, n) = (0.0, 0.0, self.test.len());
-        for start in (0..n).step_by(EVAL_BATCH) {
-            let part = self.test.select(start..n.min(start + EVAL_BATCH))?;
-            let out = self.evaluation.run(state, &arrays(&part)?)?;
-            loss += out.loss()? * part.len() as f64;
-            right += out.scalar("accuracy")? * part.len() as f64;
+        let (mut loss, mut right, mut inputs) = (0.0, 0.0, vec![]);
+        for batch in 0..self.test.per_epoch() {
+            let rows = self.test.fill(Position { epoch: 0, batch }, &mut inputs)? as f64;
+            let out = self.evaluation.run(state, &inputs)?;
+            loss += out.loss()? * rows;
+            right += out.scalar("accuracy")? * rows;
         }
-        let of = |sum: f64| Some(sum / n as f64);
+        let of = |sum: f64| Some(sum / self.test.samples() as f64);
         Ok(EvalRecord { step: 0, val_loss: of(loss), test_accuracy: of(right) })
     }
 

@@ -1,11 +1,15 @@
 //! `onestep train`: a training run, from the data to the report.
 //!
 //! What differs between the models is a `Task`; the loop around it is one: feed, step, record, save, evaluate. Ctrl-C
-//! ends it after the current step, and everything is kept as at its end, with a quick evaluation and no sample.
+//! ends it after the current step, and everything is kept as at its end, with a checkpoint, a quick evaluation and no
+//! sample.
 
 mod gpt;
 mod images;
+mod keep;
 mod population;
+
+pub use keep::RECORD;
 
 use super::args::{Model, Network, TrainArgs};
 use super::bench::peak_rss;
@@ -16,6 +20,8 @@ use crate::progress::{Audience, Progress};
 use crate::records::{EvalRecord, MetricsLine, StepRecord};
 use crate::report::Report as RunReport;
 use crate::run_folder::RunFolder;
+use keep::{Keeper, Start};
+use onestep::io::{Batches, Digest, Loader};
 use onestep::prelude::*;
 use onestep::{Executable, Options};
 use serde::Serialize;
@@ -34,8 +40,12 @@ trait Task {
     fn items(&self) -> usize;
     /// What is trained, as label and value.
     fn lines(&self) -> Vec<(String, String)>;
-    /// Fills the inputs of the next step.
-    fn next(&mut self) -> Result<[Array; 2], CommandError>;
+    /// The inputs of all steps.
+    fn batches(&self) -> Result<Batches, CommandError>;
+    /// What stands for the data that it learns from.
+    fn data(&self) -> Digest;
+    /// Samples of a batch.
+    fn batch(&self) -> usize;
     /// Evaluates the state; `thorough` at the end of a run that was not interrupted.
     fn evaluate(&mut self, state: &mut State, thorough: bool) -> Result<EvalRecord, CommandError>;
     /// A loss to compare with, and whose it is.
@@ -103,8 +113,21 @@ fn check(args: &TrainArgs) -> Result<(), CommandError> {
         ("--data", args.model != Model::Fashion && args.data.is_some(), "fashion"),
         ("--text", !gpt && args.text.is_some(), "gpt"),
     ];
-    match wrong.iter().find(|(_, wrong, _)| *wrong) {
-        Some((option, _, owner)) => Err(CommandError::Usage(format!("{option} belongs to `train {owner}`"))),
+    if let Some((option, _, owner)) = wrong.iter().find(|(_, wrong, _)| *wrong) {
+        return Err(CommandError::Usage(format!("{option} belongs to `train {owner}`")));
+    }
+    let keep = &args.keep;
+    let kept = [
+        ("--resume", keep.resume.is_some()),
+        ("--checkpoint-every", keep.checkpoint_every.is_some()),
+        ("--record", keep.record),
+        ("--record-values", keep.record_values.is_some()),
+    ];
+    match kept.iter().find(|(_, given)| *given && args.population.is_some()) {
+        Some((option, _)) => {
+            let what = format!("{option} is for one network, and --population trains several; leave out one");
+            Err(CommandError::Usage(what))
+        }
         None => Ok(()),
     }
 }
@@ -117,20 +140,24 @@ fn run(
     plan: &Plan,
 ) -> Result<(), CommandError> {
     let interrupt = Interrupt::install()?;
-    let mut folder = RunFolder::create(task.name(), args.out.as_deref())?;
+    let (mut keeper, start) = Keeper::begin(args, device, &mut step, &task, plan)?;
+    let Start { mut folder, mut state, done, mut steps, mut evals, data, notes } = start;
+    let mut loader = Loader::start(task.batches()?, data)?;
     let audience = if args.json { Audience::Script } else { Audience::Person };
-    let mut progress = Progress::new(audience, 0, plan.steps, task.unit());
+    let mut progress = Progress::new(audience, done, plan.steps, task.unit());
     progress.note(&format!("{} on {device:?}; keeping the run in {}", task.title(), folder.path().display()));
+    notes.iter().for_each(|note| progress.note(note));
 
-    let mut state = step.init(plan.seed)?;
     let model = folder.path().join("model.safetensors");
-    let (mut steps, mut evals): (Vec<StepRecord>, Vec<EvalRecord>) = (vec![], vec![]);
-    let mut diverged = None;
-    for n in 1..=plan.steps {
-        let inputs = task.next()?;
+    let (mut taken, mut diverged) = (done, None);
+    for n in done + 1..=plan.steps {
+        let inputs = loader.next()?;
+        keeper.before(n, &mut step, &state, inputs)?;
         let start = Instant::now();
-        let train_loss = step.run(&mut state, &inputs)?.loss()?;
+        let train_loss = step.run(&mut state, inputs)?.loss()?;
         let seconds = start.elapsed().as_secs_f64();
+        keeper.after(n, &state)?;
+        taken = n;
         let record = StepRecord {
             step: n,
             train_loss,
@@ -143,6 +170,9 @@ fn run(
         if last {
             // Before the evaluation, which takes a while: a second Ctrl-C loses nothing.
             state.save(&model)?;
+        }
+        if stop {
+            keeper.checkpoint(n, loader.position(), &state)?;
         }
         let eval = match last || n % plan.eval_every == 0 {
             true => Some(EvalRecord { step: n, ..task.evaluate(&mut state, last && !stop)? }),
@@ -159,12 +189,16 @@ fn run(
             diverged = Some(CommandError::Diverged { step: n, loss: train_loss });
             break;
         }
+        if keeper.due(n) && !stop {
+            // After the line of its step, which a run that goes on from here then has.
+            keeper.checkpoint(n, loader.position(), &state)?;
+        }
         if stop {
-            progress.note("stopped by Ctrl-C");
+            progress.note("stopped by Ctrl-C; --resume goes on from here");
             break;
         }
     }
-    let interrupted = (steps.len() as u64) < plan.steps;
+    let interrupted = taken < plan.steps;
     if let Some(diverged) = diverged {
         state.save(&model)?;
         return Err(diverged);
@@ -179,7 +213,7 @@ fn run(
     let last = evals.last().copied().unwrap_or_default();
     let figures = Figures {
         model: task.name(),
-        steps: steps.len() as u64,
+        steps: taken,
         train_loss: finite(tail_mean(&steps)),
         val_loss: last.val_loss.and_then(finite),
         baseline_val_loss: task.baseline().map(|(_, b)| b),

@@ -1,7 +1,8 @@
 //! `--population N`: N networks from N seeds, trained in one dispatch a step on the same batches; the best one is kept.
 //!
 //! Each goes as it would alone from its seed, on the batches of the first one's seed. The kept model, its step as a graph
-//! and the report are those of a single run; a step's loss is the mean over the members.
+//! and the report are those of a single run; a step's loss is the mean over the members whose loss is finite, and the run
+//! ends when none is.
 
 use super::super::args::TrainArgs;
 use super::super::facts::plan_view;
@@ -14,6 +15,7 @@ use crate::records::{EvalRecord, MetricsLine, StepRecord};
 use crate::report::Report as RunReport;
 use crate::run_folder::RunFolder;
 use onestep::CompiledPopulation;
+use onestep::io::{Loader, Position};
 use onestep::prelude::*;
 use serde::Serialize;
 use std::time::Instant;
@@ -31,7 +33,7 @@ struct Member {
 struct Figures {
     model: &'static str,
     steps: u64,
-    /// The mean over the members.
+    /// The mean over the members whose loss is finite.
     train_loss: Option<f64>,
     /// Of the best member.
     val_loss: Option<f64>,
@@ -73,14 +75,15 @@ pub fn train(
     let base_rate = state.get("opt/lr")?.to_f64().first().copied().unwrap_or_default();
     let (mut steps, mut evals): (Vec<StepRecord>, Vec<EvalRecord>) = (vec![], vec![]);
     let mut ranked = vec![];
+    let mut loader = Loader::start(task.batches()?, Position::default())?;
     for n in 1..=plan.steps {
-        let inputs = task.next()?;
+        let inputs = loader.next()?;
         let start = Instant::now();
-        let losses = population.run(&mut state, &inputs)?.array("loss")?.to_f64();
+        let losses = population.run(&mut state, inputs)?.array("loss")?.to_f64();
         let seconds = start.elapsed().as_secs_f64();
         let record = StepRecord {
             step: n,
-            train_loss: losses.iter().sum::<f64>() / members as f64,
+            train_loss: mean_of_finite(&losses),
             lr: base_rate * schedule(plan.steps).multiplier(n.min(u32::MAX as u64) as u32),
             step_ms: seconds * 1e3,
             items_per_second: (task.items() * members) as f64 / seconds,
@@ -94,6 +97,11 @@ pub fn train(
         }
         folder.append(&MetricsLine::new(record, eval))?;
         progress.step(&record);
+        if !record.train_loss.is_finite() {
+            // Their guards kept every parameter finite.
+            population.member(&state, 0)?.save(folder.path().join("model.safetensors"))?;
+            return Err(CommandError::Diverged { step: n, loss: record.train_loss });
+        }
         steps.push(record);
         if let Some(e) = eval {
             progress.note(&format!("the best of {members} at {}", evaluation(&e, None)));
@@ -168,6 +176,12 @@ pub fn train(
     ));
     progress.note(&format!("report: {}", folder.path().join("report.html").display()));
     Ok(progress.finish(&figures)?)
+}
+
+/// The mean over the members whose loss is still a number; NaN when none is.
+fn mean_of_finite(losses: &[f64]) -> f64 {
+    let finite: Vec<f64> = losses.iter().copied().filter(|l| l.is_finite()).collect();
+    if finite.is_empty() { f64::NAN } else { finite.iter().sum::<f64>() / finite.len() as f64 }
 }
 
 /// The members with what an evaluation says of each, the best first: by accuracy, then by loss.
