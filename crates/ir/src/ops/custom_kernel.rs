@@ -127,6 +127,17 @@ fn cast_mut<T: Element>(bytes: Option<&mut [u8]>) -> &mut [T] {
     bytes.filter(|b| !b.is_empty()).map(bytemuck::cast_slice_mut).unwrap_or_default()
 }
 
+impl sealed::Sealed for () {}
+impl Slices for () {
+    type Of<'a> = ();
+    type Mut<'a> = ();
+    fn dtypes() -> Vec<DType> {
+        vec![]
+    }
+    fn of<'a>(_: &[&'a [u8]]) {}
+    fn of_mut<'a>(_: &'a mut [&mut [u8]]) {}
+}
+
 macro_rules! slices {
     ($($t:ident)*) => {
         impl<$($t: Element),*> sealed::Sealed for ($($t,)*) {}
@@ -137,18 +148,17 @@ macro_rules! slices {
                 vec![$($t::DTYPE),*]
             }
             fn of<'a>(bytes: &[&'a [u8]]) -> Self::Of<'a> {
-                let mut _next = bytes.iter().copied();
-                ($(cast::<$t>(_next.next()),)*)
+                let mut next = bytes.iter().copied();
+                ($(cast::<$t>(next.next()),)*)
             }
             fn of_mut<'a>(bytes: &'a mut [&mut [u8]]) -> Self::Mut<'a> {
-                let mut _next = bytes.iter_mut().map(|b| &mut **b);
-                ($(cast_mut::<$t>(_next.next()),)*)
+                let mut next = bytes.iter_mut().map(|b| &mut **b);
+                ($(cast_mut::<$t>(next.next()),)*)
             }
         }
     };
 }
 
-slices!();
 slices!(A);
 slices!(A B);
 slices!(A B C);
