@@ -57,8 +57,11 @@ fn training_steps_give_the_same_bits() {
 fn check(graph: &Graph, seed: u64, tolerance: f64) {
     let one = Device::cpu_with(1).unwrap();
     let two = Device::cpu_with(2).unwrap();
-    let options =
-        |fuse, reuse| Options { fuse, plan: PlanOptions { reuse, ..PlanOptions::default() }, dump: false };
+    let options = |fuse, reuse| Options {
+        fuse,
+        plan: PlanOptions { reuse, ..PlanOptions::default() },
+        ..Options::default()
+    };
     let inputs = random_inputs(graph, seed);
     let first = random_state(graph, seed);
     let ways = [

@@ -139,7 +139,7 @@ impl Case {
     /// The text of a schedule or plan.
     fn lowered(&self, bound: &Graph) -> Result<String, String> {
         let plan = PlanOptions { strict: self.strict, ..PlanOptions::default() };
-        let options = Options { fuse: self.pass != "unfused", plan, dump: true };
+        let options = Options { fuse: self.pass != "unfused", plan, dump: true, ..Options::default() };
         let compiled = match compile(bound, &*self.target, &options) {
             Ok(c) => c,
             Err(e) => return Ok(format!("error: {e}\n")),
