@@ -1,6 +1,6 @@
 //! What the CPU backend cannot compile.
 
-use onestep_ir::{DType, Mistake};
+use onestep_ir::DType;
 
 /// Why a kernel was refused. A schedule made for this backend's target meets none of these.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -56,12 +56,12 @@ pub enum CpuError {
         why: String,
     },
     /// The kernel that a user's op gives is not for the op's types.
-    #[error("the kernel of '{op}' does not fit: {mistake}")]
+    #[error("the kernel of '{op}' does not fit: {why}")]
     Custom {
         /// The op's mnemonic.
         op: &'static str,
         /// What does not fit.
-        mistake: Mistake,
+        why: String,
     },
     /// An operand or result of a library kernel that does not fit it.
     #[error("{what} of a library kernel does not fit: {why}")]

@@ -134,8 +134,8 @@ impl Slices for () {
     fn dtypes() -> Vec<DType> {
         vec![]
     }
-    fn of<'a>(_: &[&'a [u8]]) {}
-    fn of_mut<'a>(_: &'a mut [&mut [u8]]) {}
+    fn of(_: &[&[u8]]) {}
+    fn of_mut(_: &mut [&mut [u8]]) {}
 }
 
 macro_rules! slices {

@@ -17,8 +17,8 @@ use std::collections::BTreeMap;
 
 /// Compiles for the reference target.
 pub fn compiled(graph: &Graph, fuse: bool, reuse: bool) -> Compiled {
-    let options =
-        Options { fuse, plan: PlanOptions { reuse, ..PlanOptions::default() }, ..Options::default() };
+    let plan = PlanOptions { reuse, ..PlanOptions::default() };
+    let options = Options { fuse, plan, ..Options::default() };
     compile(graph, &ReferenceTarget, &options).unwrap_or_else(|e| panic!("{e}\n{graph}"))
 }
 

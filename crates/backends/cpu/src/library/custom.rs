@@ -33,7 +33,8 @@ pub(super) fn compile(
         kernel.results.iter().map(|&b| ty(schedule.buffer(b).dtype, &schedule.buffer(b).shape)).collect();
     let run = op.cpu_kernel(&operands);
     let run = run.ok_or_else(|| CpuError::NoKernel { op: name, why: "the op gives none".into() })?;
-    run.check(&operands, &results).map_err(|mistake| CpuError::Custom { op: name, mistake })?;
+    run.check(&operands, &results)
+        .map_err(|mistake| CpuError::Custom { op: name, why: mistake.to_string() })?;
     let parts = run.parts();
     let bytes = |ty: &Type| ty.numel() * ty.dtype.size();
     let moved: usize = operands.iter().chain(&results).map(bytes).fold(0, usize::saturating_add);
