@@ -88,13 +88,15 @@ def killed_while(save, load):
 
     `save` and `load` are code; they use `path` and `number`, what the tensor is filled with.
     """
-    path = os.path.join(tempfile.mkdtemp(), "checkpoint")
-    limit = f"import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_DFL)\nresource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))\n"
-    code, said = child(f"path, number = {path!r}, 1.0\n{save}")
+    folder = tempfile.mkdtemp()
+    path = os.path.join(folder, "checkpoint")
+    limit = "import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_DFL)\nresource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))\n"
+    environment = {"CACHELEVEL": "0"}  # tinygrad would otherwise be killed in its cache of kernels
+    code, said = child(f"path, number = {path!r}, 1.0\n{save}", **environment)
     assert code == 0, said
-    code, said = child(f"path, number = {path!r}, 2.0\n{limit}{save}")
-    assert code in (-signal.SIGXFSZ, 1), f"not killed: {code} {said}"
-    code, said = child(f"path, number = {path!r}, 0.0\n{load}")
-    if code == 0:
-        return "yes", f"the checkpoint before loads (first number {said})"
-    return "no", f"the one before is gone: {first_line(said)}"
+    code, said = child(f"path, number = {path!r}, 2.0\n{limit}{save}", **environment)
+    assert code in (-signal.SIGXFSZ, 1), f"not stopped: {code} {said}"
+    left = ", ".join(f"{n} of {os.path.getsize(os.path.join(folder, n))} bytes" for n in sorted(os.listdir(folder)))
+    end = f"writer's exit {code}, it left {left}"
+    code, said = child(f"path, number = {path!r}, 0.0\n{load}", **environment)
+    return ("yes", f"the checkpoint before loads (first number {said}; {end})") if code == 0 else ("no", f"the one before is gone ({end}): {said[:120]}")
