@@ -301,6 +301,7 @@ def bisect():
     torch.manual_seed(0)
     model, logs = mlp(), []
     for change in (0, 1e-3):
+        model.zero_grad(set_to_none=True)
         with torch.no_grad():
             model[3].bias[0] += change
         with DebugMode() as log, DebugMode.log_tensor_hashes():
