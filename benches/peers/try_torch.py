@@ -344,7 +344,7 @@ def user_op():
     def cube(x: torch.Tensor) -> torch.Tensor:
         return torch.from_numpy(x.detach().numpy() ** 3)
     cube.register_fake(lambda x: torch.empty_like(x))
-    cube.register_autograd(lambda c, g: g * 3 * c.saved_tensors[0] ** 2, setup_context=lambda c, i, output: c.save_for_backward(i[0]))
+    cube.register_autograd(lambda c, g: g * 3 * c.saved_tensors[0] ** 2, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0]))
     x = torch.tensor([1.0, 2.0], requires_grad=True)
     torch._dynamo.reset()
     torch.compile(lambda x: cube(x).sum(), fullgraph=True)(x).backward()
