@@ -19,7 +19,7 @@ use std::process::{Command, Stdio};
 #[test]
 fn samples_of_the_op_table() {
     let (cases, refused) = cases::samples();
-    assert_eq!(refused, ["ctc_loss"]);
+    assert!(refused.is_empty(), "{refused:?}");
     assert!(cases.len() > 400, "{}", cases.len());
     check(&cases);
 }
