@@ -139,6 +139,11 @@ pub(crate) struct Launch {
 }
 
 impl Code {
+    /// A program without steps.
+    pub(crate) fn new(arena_bytes: usize) -> Code {
+        Code { arena_bytes, ..Code::default() }
+    }
+
     /// Adds a launch, and its kernel if there is none with this text.
     pub(crate) fn launch(&mut self, launch: Launch) -> Step {
         let next = self.kernels.len();

@@ -7,23 +7,20 @@ use crate::code::{Address, Code, Launch, NAME, Product, Space, Step};
 use crate::error::CudaError;
 use crate::library::{self, Context};
 use crate::render::render_parts;
+use crate::render::split::split;
 use onestep_ir::DType;
 use onestep_passes::plan::{Place, Plan};
 use onestep_passes::schedule::{
     BufferId, BufferKind, Kernel, LoopKernel, MatmulKernel, ScanKernel, Schedule, View,
 };
+use std::collections::BTreeSet;
 
 /// Parameters of a launch, at most: 8 bytes each of the 4096 that every device takes.
 const MOST_PARAMETERS: usize = 448;
 
 /// Lowers a schedule. `vendor` says which products the vendor's library takes; the others get a kernel of this crate.
-pub fn lower(
-    schedule: &Schedule,
-    plan: &Plan,
-    vendor: &dyn Fn(&Product) -> bool,
-) -> Result<Code, CudaError> {
-    let mut code = Code::default();
-    code.arena_bytes = plan.arena_bytes;
+pub fn lower(schedule: &Schedule, plan: &Plan, vendor: &dyn Fn(&Product) -> bool) -> Result<Code, CudaError> {
+    let mut code = Code::new(plan.arena_bytes);
     let mut inputs = vec![];
     for (_, b) in &schedule.inputs {
         inputs.push(Address { space: Space::Inputs, offset: code.input_bytes });
@@ -120,36 +117,60 @@ impl Lowering<'_> {
         out.extend(launches.list.into_iter().map(|l| self.code.launch(l)));
     }
 
-    /// Loop kernels that do not depend on each other: one launch, unless they have too many buffers for one.
+    /// Loop kernels that do not depend on each other: one launch, and a second one for those whose rows are long.
     fn loops(
         &mut self,
         parts: &[LoopKernel],
         context: &Context<'_>,
         out: &mut Vec<Step>,
     ) -> Result<(), CudaError> {
+        let buffers = &context.schedule.buffers;
+        let mut homes = context.homes.to_vec();
+        let mut dtypes: Vec<DType> = buffers.iter().map(|b| b.dtype).collect();
+        let (mut first, mut second, mut scratch) = (vec![], vec![], 0usize);
+        for part in parts {
+            let Some(cut) = split(part, homes.len() as u32) else {
+                first.push(part.clone());
+                continue;
+            };
+            for (dtype, elements) in cut.between {
+                homes.push(Address { space: Space::Scratch, offset: scratch });
+                dtypes.push(dtype);
+                scratch = (scratch + elements * dtype.size()).next_multiple_of(256);
+            }
+            first.push(cut.pieces);
+            second.push(cut.rest);
+        }
+        self.code.scratch_bytes = self.code.scratch_bytes.max(scratch);
+        self.grouped(&first, &homes, &dtypes, out)?;
+        self.grouped(&second, &homes, &dtypes, out)
+    }
+
+    /// Loop kernels as one launch, unless they have too many buffers for one.
+    fn grouped(
+        &mut self,
+        parts: &[LoopKernel],
+        homes: &[Address],
+        dtypes: &[DType],
+        out: &mut Vec<Step>,
+    ) -> Result<(), CudaError> {
         let mut start = 0;
         while start < parts.len() {
-            let mut buffers: Vec<BufferId> = vec![];
+            let mut buffers = BTreeSet::new();
             let mut end = start;
             while let Some(part) = parts.get(end) {
-                let before = buffers.len();
-                for b in part.reads().into_iter().chain(part.writes()) {
-                    if !buffers.contains(&b) {
-                        buffers.push(b);
-                    }
-                }
-                if buffers.len() > MOST_PARAMETERS && before > 0 {
+                buffers.extend(part.reads().into_iter().chain(part.writes()));
+                if buffers.len() > MOST_PARAMETERS && end > start {
                     break;
                 }
                 end += 1;
             }
-            let dtype_of = |b: BufferId| -> DType { context.schedule.buffer(b).dtype };
-            let rendered = render_parts(&parts[start..end], &dtype_of, NAME)?;
+            let rendered = render_parts(&parts[start..end], &|b| dtypes[b.index()], NAME)?;
             out.push(self.code.launch(Launch {
                 source: rendered.source,
                 grid: rendered.grid as usize,
                 shared_bytes: rendered.shared_bytes as usize,
-                arguments: rendered.parameters.iter().map(|b| context.homes[b.index()]).collect(),
+                arguments: rendered.parameters.iter().map(|b| homes[b.index()]).collect(),
             }));
             start = end;
         }
@@ -215,17 +236,9 @@ impl Lowering<'_> {
                 out.push(Step::Copy { from, to, bytes });
             }
         }
-        let arena = scan.arena.map_or(Address { space: Space::Scratch, offset: 0 }, |b| {
-            context.homes[b.index()]
-        });
-        let constants = homes(
-            body,
-            plan,
-            &mut self.code,
-            &|_| arena,
-            &|_| arena,
-            arena,
-        )?;
+        let arena =
+            scan.arena.map_or(Address { space: Space::Scratch, offset: 0 }, |b| context.homes[b.index()]);
+        let constants = homes(body, plan, &mut self.code, &|_| arena, &|_| arena, arena)?;
         for iteration in scan.order() {
             if out.len() + steps.len() > crate::code::MOST_STEPS {
                 return Err(CudaError::TooManySteps { most: crate::code::MOST_STEPS });

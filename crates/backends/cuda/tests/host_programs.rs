@@ -50,7 +50,8 @@ fn a_classifier_learns_in_a_few_launches() {
 }
 
 fn lowered(case: &Case) -> Code {
-    lower(&case.compiled.schedule, &case.compiled.plan, &|_| false).unwrap_or_else(|e| panic!("{}: {e}", case.name))
+    lower(&case.compiled.schedule, &case.compiled.plan, &|_| false)
+        .unwrap_or_else(|e| panic!("{}: {e}", case.name))
 }
 
 fn check(cases: &[Case]) {
@@ -101,12 +102,7 @@ fn check(cases: &[Case]) {
             })
             .collect();
         let error = case.error(&got);
-        assert!(
-            error <= case.tolerance,
-            "{}: error {error:e}\n{got:?}\n{:?}\n{s}",
-            case.name,
-            case.wants
-        );
+        assert!(error <= case.tolerance, "{}: error {error:e}\n{got:?}\n{:?}\n{s}", case.name, case.wants);
     }
     assert_eq!(at, results.len());
 }
@@ -120,12 +116,17 @@ fn program_text(cases: &[Case], codes: &[Code]) -> String {
     });
     for (name, k) in kernels {
         let shared = k.shared_bytes / 8 + 1;
-        let _ = write!(text, "namespace n_{name} {{\nlong long shared[{shared}];\n{}}}\n", on_host(&k.source));
+        let _ =
+            write!(text, "namespace n_{name} {{\nlong long shared[{shared}];\n{}}}\n", on_host(&k.source));
     }
     for (i, (case, code)) in cases.iter().zip(codes).enumerate() {
         let s = &case.compiled.schedule;
         let areas = [code.input_bytes, code.constants.len()].map(|n| format!("take({n})"));
-        let _ = writeln!(text, "void program{i}() {{\nstd::vector<char> inputs = {}, constants = {};", areas[0], areas[1]);
+        let _ = writeln!(
+            text,
+            "void program{i}() {{\nstd::vector<char> inputs = {}, constants = {};",
+            areas[0], areas[1]
+        );
         let states: Vec<String> = case.states.iter().map(|a| format!("take({})", a.bytes().len())).collect();
         let _ = writeln!(text, "std::vector<std::vector<char>> state = {{{}}};", states.join(", "));
         // What was never written is not 0.
@@ -141,7 +142,8 @@ fn program_text(cases: &[Case], codes: &[Code]) -> String {
                     let name = &code.kernels[*kernel].name;
                     let list: Vec<String> =
                         arguments.iter().map(|a| format!("Any{{{}}}", address(a))).collect();
-                    let _ = writeln!(text, "launch({grid}, [&] {{ n_{name}::{name}({}); }});", list.join(", "));
+                    let _ =
+                        writeln!(text, "launch({grid}, [&] {{ n_{name}::{name}({}); }});", list.join(", "));
                 }
                 Step::Copy { from, to, bytes } => {
                     let _ = writeln!(text, "memmove({}, {}, {bytes});", address(to), address(from));

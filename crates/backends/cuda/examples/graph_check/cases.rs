@@ -42,10 +42,12 @@ impl Case {
         };
         let dense: Vec<Dense> = inputs.iter().map(Dense::from_array).collect();
         let before = state.iter().map(|(n, a)| (n.clone(), Dense::from_array(a))).collect();
-        let want = interp::run(graph, &dense, &before, Mode::Declared).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let want =
+            interp::run(graph, &dense, &before, Mode::Declared).unwrap_or_else(|e| panic!("{name}: {e}"));
         let s = &compiled.schedule;
         let states = s.states.iter().map(|p| state[&p.name].clone()).collect();
-        let wants = want.outputs.iter().chain(s.states.iter().map(|p| &want.state[&p.name])).cloned().collect();
+        let wants =
+            want.outputs.iter().chain(s.states.iter().map(|p| &want.state[&p.name])).cloned().collect();
         Ok(Case { name, compiled, inputs, states, wants, tolerance })
     }
 
@@ -109,7 +111,10 @@ pub fn large() -> Vec<Case> {
     use onestep_ir::ops::*;
     let mut rng = Rng::new(5);
     let mut real = |d: DType, shape: &[usize]| {
-        rng.dense(&onestep_ir::Type::new(d, onestep_ir::Shape::fixed(shape)), onestep_ir::op::Range::Real(-1.0, 1.0))
+        rng.dense(
+            &onestep_ir::Type::new(d, onestep_ir::Shape::fixed(shape)),
+            onestep_ir::op::Range::Real(-1.0, 1.0),
+        )
     };
     let mut cases = vec![];
     let mut add = |name: &str, op: Op, values: &[Dense]| {
@@ -131,6 +136,16 @@ pub fn large() -> Vec<Case> {
     }
     for kind in [ArgKind::Max, ArgKind::Min] {
         add("argreduce 3x1000", ArgReduce { kind, axis: 1 }.into(), &[real(DType::F32, &[3, 1000])]);
+    }
+    for (d, kind) in
+        [(DType::F32, ReduceKind::Sum), (DType::BF16, ReduceKind::Sum), (DType::F64, ReduceKind::Max)]
+    {
+        for (shape, axes) in
+            [([1usize, 40_001, 1], vec![0, 1]), ([3, 16_500, 2], vec![1]), ([1000, 3, 20], vec![0, 2])]
+        {
+            let op = Reduce { kind, axes };
+            add(&format!("{kind:?} {shape:?} {d}"), op.into(), &[real(d, &shape)]);
+        }
     }
     let window = Window { stride: vec![2, 1], low: vec![1, 1], high: vec![1, 1], dilation: vec![1, 2] };
     let convolution = Convolution { window, groups: 2 };

@@ -49,14 +49,20 @@ fn main() -> ExitCode {
             all.extend(cases::steps(0..90));
         }
         println!("{} programs ready in {:.1} s", all.len(), start.elapsed().as_secs_f64());
-        failures = check_all(&device, &all);
-        println!("{} programs, {failures} failures, {:.1} s", all.len(), start.elapsed().as_secs_f64());
+        for (vendor, products) in [(true, "cuBLASLt's products"), (false, "own products")] {
+            let failed = check_all(&device, &all, vendor);
+            let seconds = start.elapsed().as_secs_f64();
+            println!("{} programs with {products}, {failed} failures, {seconds:.1} s", all.len());
+            failures += failed;
+        }
     }
     if !word("quick") {
         for case in [cases::classifier(32, 256), cases::classifier(128, 256)] {
-            if let Err(e) = time(&device, &case) {
-                println!("FAILED {}: {e}", case.name);
-                failures += 1;
+            for vendor in [true, false] {
+                if let Err(e) = time(&device, &case, vendor) {
+                    println!("FAILED {}: {e}", case.name);
+                    failures += 1;
+                }
             }
         }
     }
@@ -64,9 +70,10 @@ fn main() -> ExitCode {
 }
 
 /// Compiles on every core, runs one after the other; the number of failures.
-fn check_all(device: &Arc<CudaDevice>, all: &[Case]) -> usize {
+fn check_all(device: &Arc<CudaDevice>, all: &[Case], vendor: bool) -> usize {
     let next = Mutex::new(0);
-    let compiled: Vec<Mutex<Option<Result<CudaProgram, CudaError>>>> = all.iter().map(|_| Mutex::new(None)).collect();
+    let compiled: Vec<Mutex<Option<Result<CudaProgram, CudaError>>>> =
+        all.iter().map(|_| Mutex::new(None)).collect();
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
     std::thread::scope(|scope| {
         for _ in 0..threads {
@@ -78,7 +85,8 @@ fn check_all(device: &Arc<CudaDevice>, all: &[Case]) -> usize {
                         *next - 1
                     };
                     let (Some(case), Some(slot)) = (all.get(at), compiled.get(at)) else { break };
-                    let program = CudaProgram::new(device, &case.compiled.schedule, &case.compiled.plan);
+                    let program =
+                        CudaProgram::with(device, &case.compiled.schedule, &case.compiled.plan, vendor);
                     *slot.lock().expect("no holder panics") = Some(program);
                 }
             });
@@ -104,7 +112,8 @@ fn bind(
     case: &Case,
     capture: bool,
 ) -> Result<(CudaBound, Vec<Memory>), CudaError> {
-    let states: Vec<Memory> = case.states.iter().map(|a| Memory::of(device, a.bytes())).collect::<Result<_, _>>()?;
+    let states: Vec<Memory> =
+        case.states.iter().map(|a| Memory::of(device, a.bytes())).collect::<Result<_, _>>()?;
     let addresses: Vec<u64> = states.iter().map(Memory::pointer).collect();
     // SAFETY: the states are returned with the binding, which is dropped first.
     let mut bound = unsafe { CudaBound::new(program, &addresses, capture) }?;
@@ -114,7 +123,12 @@ fn bind(
     Ok((bound, states))
 }
 
-fn run(device: &Arc<CudaDevice>, program: &Arc<CudaProgram>, case: &Case, capture: bool) -> Result<Vec<Array>, CudaError> {
+fn run(
+    device: &Arc<CudaDevice>,
+    program: &Arc<CudaProgram>,
+    case: &Case,
+    capture: bool,
+) -> Result<Vec<Array>, CudaError> {
     let (mut bound, states) = bind(device, program, case, capture)?;
     bound.run()?;
     let s = &case.compiled.schedule;
@@ -149,9 +163,9 @@ fn check(device: &Arc<CudaDevice>, program: &Arc<CudaProgram>, case: &Case) -> R
 }
 
 /// Prints the time of a run as one launch, beside that of its kernels.
-fn time(device: &Arc<CudaDevice>, case: &Case) -> Result<(), CudaError> {
+fn time(device: &Arc<CudaDevice>, case: &Case, vendor: bool) -> Result<(), CudaError> {
     let start = Instant::now();
-    let program = Arc::new(CudaProgram::new(device, &case.compiled.schedule, &case.compiled.plan)?);
+    let program = Arc::new(CudaProgram::with(device, &case.compiled.schedule, &case.compiled.plan, vendor)?);
     let compile = start.elapsed();
     let (mut bound, _states) = bind(device, &program, case, true)?;
     let mut times: Vec<f64> = (0..9).map(|_| bound.time(200)).collect::<Result<_, _>>()?;
@@ -165,8 +179,14 @@ fn time(device: &Arc<CudaDevice>, case: &Case) -> Result<(), CudaError> {
     let whole = start.elapsed().as_secs_f64() * 1e3 / 200.0;
     let steps = program.code().steps.len();
     println!(
-        "{}: {:.4} ms a step on the device (9 times 200: {:.4} to {:.4}), {whole:.4} ms with inputs and the loss read; {steps} launches of {} kernels, compiled in {:.2} s",
-        case.name, times[4], times[0], times[8], program.code().kernels.len(), compile.as_secs_f64(),
+        "{} ({}): {:.4} ms a step on the device (9 times 200: {:.4} to {:.4}), {whole:.4} ms with inputs and the loss read; {steps} launches of {} kernels, compiled in {:.2} s",
+        case.name,
+        if vendor { "cuBLASLt" } else { "own products" },
+        times[4],
+        times[0],
+        times[8],
+        program.code().kernels.len(),
+        compile.as_secs_f64(),
     );
     let (mut plain, _states) = bind(device, &program, case, false)?;
     println!("  not captured: {:.4} ms", plain.time(200)?);

@@ -87,8 +87,7 @@ impl Blas {
         let (right, right_transposed) = stored([depth, columns], [p.rhs.1[1], p.rhs.1[2]])?;
         let (left, left_transposed) = stored([rows, depth], [p.lhs.1[1], p.lhs.1[2]])?;
         let compute = sys::cublasComputeType_t::CUBLAS_COMPUTE_32F;
-        let description =
-            result::create_matmul_desc(compute, sys::cudaDataType_t::CUDA_R_32F).ok()?;
+        let description = result::create_matmul_desc(compute, sys::cudaDataType_t::CUDA_R_32F).ok()?;
         // From here on dropping frees what was made.
         let mut prepared = Prepared {
             description,
@@ -119,7 +118,8 @@ impl Blas {
             // SAFETY: the layout is alive and each value has its attribute's size.
             unsafe {
                 let count = (&raw const count).cast();
-                result::set_matrix_layout_attribute(*layout, A::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, count, 4).ok()?;
+                result::set_matrix_layout_attribute(*layout, A::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, count, 4)
+                    .ok()?;
                 let distance = (&raw const distance).cast();
                 let attribute = A::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET;
                 result::set_matrix_layout_attribute(*layout, attribute, distance, 8).ok()?;
@@ -144,7 +144,8 @@ impl Blas {
         let workspace = WORKSPACE as u64;
         let aligned = aligned as u32;
         // Not in place: that would add the pieces in any order.
-        let schemes = R::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32 | R::CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE as u32;
+        let schemes = R::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32
+            | R::CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE as u32;
         let set = |attribute, value: *const c_void, size| {
             // SAFETY: the preference is alive and the value has the attribute's size.
             unsafe { result::set_matmul_pref_attribute(preference, attribute, value, size) }.ok()

@@ -99,7 +99,9 @@ unsafe fn cubin(program: sys::nvrtcProgram) -> Result<Vec<u8>, String> {
     unsafe { sys::nvrtcGetCUBINSize(program, &mut size) }.result().map_err(|e| format!("{e:?}"))?;
     let mut code = vec![0u8; size];
     // SAFETY: there is room for that many bytes.
-    unsafe { sys::nvrtcGetCUBIN(program, code.as_mut_ptr().cast()) }.result().map_err(|e| format!("{e:?}"))?;
+    unsafe { sys::nvrtcGetCUBIN(program, code.as_mut_ptr().cast()) }
+        .result()
+        .map_err(|e| format!("{e:?}"))?;
     Ok(code)
 }
 

@@ -70,7 +70,8 @@ impl Memory {
 pub(super) fn copy_in(device: &CudaDevice, to: u64, bytes: &[u8]) -> Result<(), CudaError> {
     device.context.bind_to_thread().map_err(driver("binding the context"))?;
     // SAFETY: the caller has checked that so many bytes are there; the source outlives the copy, which is waited for.
-    unsafe { result::memcpy_htod_async(to, bytes, device.stream.cu_stream()) }.map_err(driver("copying to the device"))?;
+    unsafe { result::memcpy_htod_async(to, bytes, device.stream.cu_stream()) }
+        .map_err(driver("copying to the device"))?;
     device.synchronize()
 }
 

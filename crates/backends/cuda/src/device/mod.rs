@@ -55,7 +55,11 @@ pub fn libraries() -> [Library; 3] {
     [
         Library { file: DRIVER, purpose: "the driver: needed", found: driver },
         Library { file: NVRTC, purpose: "compiles kernels: needed", found: compiler },
-        Library { file: BLAS, purpose: "fast matrix products; without it the crate's own kernels", found: blas },
+        Library {
+            file: BLAS,
+            purpose: "fast matrix products; without it the crate's own kernels",
+            found: blas,
+        },
     ]
 }
 

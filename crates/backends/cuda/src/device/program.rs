@@ -33,8 +33,18 @@ unsafe impl Sync for CudaProgram {}
 impl CudaProgram {
     /// Compiles every kernel of a schedule.
     pub fn new(device: &Arc<CudaDevice>, schedule: &Schedule, plan: &Plan) -> Result<CudaProgram, CudaError> {
+        CudaProgram::with(device, schedule, plan, true)
+    }
+
+    /// The same, with every product by this crate's own kernel unless `vendor`.
+    pub fn with(
+        device: &Arc<CudaDevice>,
+        schedule: &Schedule,
+        plan: &Plan,
+        vendor: bool,
+    ) -> Result<CudaProgram, CudaError> {
         device.context.bind_to_thread().map_err(driver("binding the context"))?;
-        let blas = device.blas.as_ref();
+        let blas = device.blas.as_ref().filter(|_| vendor);
         let code = lower(schedule, plan, &|p| blas.is_some_and(|b| b.prepare(p).is_some()))?;
         let products = code.steps.iter().map(|(_, s)| match s {
             Step::Product(p) => blas.and_then(|b| b.prepare(p)),
@@ -65,7 +75,8 @@ impl CudaProgram {
             });
             let function = found.ok_or_else(|| refused(format!("{} is in no module", kernel.name)))?;
             if kernel.shared_bytes > SHARED_LIMIT {
-                let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+                let attribute =
+                    sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
                 let bytes = kernel.shared_bytes as i32;
                 // SAFETY: the function is of a loaded module.
                 unsafe { result::function::set_function_attribute(function, attribute, bytes) }

@@ -5,7 +5,7 @@ use super::Operands;
 use super::text::{elementwise, largest, launch, load};
 use crate::code::{Launch, THREADS};
 use crate::render::scalar;
-use onestep_ir::ops::{ArgReduce, ArgKind};
+use onestep_ir::ops::{ArgKind, ArgReduce};
 use onestep_ir::shape::around;
 
 /// The longest row of a thread.

@@ -142,7 +142,8 @@ pub(super) fn forward(op: &Convolution, k: &Operands<'_>) -> Launches {
         parts.window_of_x(k, 0),
     ]
     .concat();
-    let out = Parts::split("n", "p", "j", parts.places) + "          " + &store(d, 2, &parts.y("i", "p"), "x");
+    let out =
+        Parts::split("n", "p", "j", parts.places) + "          " + &store(d, 2, &parts.y("i", "p"), "x");
     let sizes = [s.outputs, s.batch * parts.places, s.channels * parts.taps];
     parts.tiles(k, sizes, [left, right], [true, false], out)
 }
@@ -153,8 +154,7 @@ pub(super) fn input_grad(op: &ConvolutionInputGrad, k: &Operands<'_>) -> Launche
     let parts = Parts::new(&op.window, ConvolutionSizes::new(&op.forward(), &x, k.sizes(1)));
     let (s, d) = (&parts.sizes, k.dtype(0));
     let weight = parts.w("o", &format!("i * {} + t", parts.taps));
-    let left = Parts::split("o", "t", "k", parts.taps)
-        + &format!("          x = {};\n", load(d, 1, &weight));
+    let left = Parts::split("o", "t", "k", parts.taps) + &format!("          x = {};\n", load(d, 1, &weight));
     let at = parts.y("o", &format!("({})", Parts::flat(&s.out, "o")));
     let right = [
         Parts::split("o", "t", "k", parts.taps),

@@ -26,9 +26,11 @@ pub(super) fn update(d: &DynamicUpdateSlice, k: &Operands<'_>) -> Launches {
     let (_, axis, inner) = around(k.sizes(0), d.axis);
     let size = k.sizes(1)[d.axis];
     let count: usize = k.sizes(1).iter().product();
-    let start = format!("    const long long start = (long long)p2[0];\n    const bool fits = start >= 0 && start <= {};\n", axis - size);
-    let in_place = k.view(0).is_dense()
-        && k.context.of(k.view(0)) == k.context.result(k.kernel.results[0]);
+    let start = format!(
+        "    const long long start = (long long)p2[0];\n    const bool fits = start >= 0 && start <= {};\n",
+        axis - size
+    );
+    let in_place = k.view(0).is_dense() && k.context.of(k.view(0)) == k.context.result(k.kernel.results[0]);
     if in_place && count == 0 {
         return Launches::default();
     }

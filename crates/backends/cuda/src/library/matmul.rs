@@ -35,7 +35,8 @@ pub(crate) fn product(m: &MatmulKernel, context: &Context<'_>) -> Result<Product
         Space::Body(_) => bytes,
         _ => 1 << (a.offset | batch * bytes | 256).trailing_zeros(),
     };
-    let aligned = aligned(lhs, l.strides[0]).min(aligned(rhs, r.strides[0])).min(aligned(out_at, rows * columns));
+    let aligned =
+        aligned(lhs, l.strides[0]).min(aligned(rhs, r.strides[0])).min(aligned(out_at, rows * columns));
     Ok(Product {
         aligned,
         sizes: [batch, rows, columns, depth],
@@ -63,10 +64,7 @@ pub(crate) fn own(p: &Product) -> Launches {
         left: format!("          x = {};\n", load(p.dtype, 0, &place(p.lhs.1, ["i", "k"]))),
         right: format!("          x = {};\n", load(p.dtype, 1, &place(p.rhs.1, ["k", "j"]))),
         along: [p.lhs.1[2] == 1, p.rhs.1[1] == 1],
-        store: format!(
-            "          {}",
-            store(p.result, 2, &format!("(b * {rows} + i) * {columns} + j"), "x")
-        ),
+        store: format!("          {}", store(p.result, 2, &format!("(b * {rows} + i) * {columns} + j"), "x")),
         dtypes: &[p.dtype, p.dtype, p.result],
         arguments: vec![p.lhs.0, p.rhs.0, p.out],
         largest: far(p.lhs.1, [rows, depth]).max(far(p.rhs.1, [depth, columns])),

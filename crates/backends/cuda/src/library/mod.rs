@@ -79,8 +79,11 @@ impl Context<'_> {
     /// The dtype of a view's buffer. Refuses a view that leaves it.
     pub fn check_view(&self, view: &View, what: &'static str) -> Result<DType, CudaError> {
         let wrong = |why: &str| CudaError::Operand { what, why: format!("{why} ({view})") };
-        let buffer =
-            self.schedule.buffers.get(view.buffer.index()).ok_or_else(|| wrong("its buffer does not exist"))?;
+        let buffer = self
+            .schedule
+            .buffers
+            .get(view.buffer.index())
+            .ok_or_else(|| wrong("its buffer does not exist"))?;
         if view.shape.len() != view.strides.len() {
             return Err(wrong("it has not one stride for each axis"));
         }
@@ -124,9 +127,10 @@ pub(crate) fn compile(kernel: &LibraryKernel, context: &Context<'_>) -> Result<L
     let results = results.map_err(|m| CudaError::Operand { what: "an operand", why: m.to_string() })?;
     let buffers = kernel.results.iter().map(|b| context.schedule.buffers.get(b.index()));
     let fits = results.len() == kernel.results.len()
-        && results.iter().zip(buffers).all(|(ty, b)| {
-            b.is_some_and(|b| b.dtype == ty.dtype && b.numel() == ty.numel())
-        });
+        && results
+            .iter()
+            .zip(buffers)
+            .all(|(ty, b)| b.is_some_and(|b| b.dtype == ty.dtype && b.numel() == ty.numel()));
     if !fits {
         let why = format!("'{op}' gives other results than the buffers hold");
         return Err(CudaError::Operand { what: "the result", why });

@@ -28,12 +28,7 @@ pub(super) fn rows(s: &ScatterAdd, k: &Operands<'_>) -> Launch {
         "#pragma unroll\n    for (int q = 0; q < {each}; ++q) {{\n      const word c = (w % {tiles}) * {} + q * {WARP} + lane;\n      if (c < {inner}) {{\n",
         WARP * each
     );
-    let sum = scalar::combine(
-        ReduceKind::Sum,
-        d,
-        "acc[q]",
-        &load(d, 2, "at"),
-    );
+    let sum = scalar::combine(ReduceKind::Sum, d, "acc[q]", &load(d, 2, "at"));
     let body = format!(
         "  const int lane = threadIdx.x % {WARP};\n\
          \x20 for (word w = (word)blockIdx.x * {warps} + (word)threadIdx.x / {WARP}; w < {work}; w += (word)gridDim.x * {warps}) {{\n\

@@ -43,7 +43,12 @@ pub(super) fn elementwise(k: &Operands<'_>, count: usize, body: &str) -> Launch 
 /// The largest number of elements, or place in a buffer, that an index of the kernel may be.
 pub(super) fn largest(k: &Operands<'_>) -> usize {
     let operands = k.kernel.operands.iter().map(|v| {
-        let far = v.shape.iter().zip(&v.strides).map(|(&n, &s)| n.saturating_sub(1).saturating_mul(s)).sum::<usize>();
+        let far = v
+            .shape
+            .iter()
+            .zip(&v.strides)
+            .map(|(&n, &s)| n.saturating_sub(1).saturating_mul(s))
+            .sum::<usize>();
         far.max(v.shape.iter().product())
     });
     operands.chain(k.results.iter().map(|t| t.numel())).max().unwrap_or(0)

@@ -77,7 +77,8 @@ impl Tiles<'_> {
         };
         let shared = 2 * DEPTH * size * if double { 8 } else { 4 };
         let scratch = self.dtypes.len();
-        let pieces_pointer = if pieces > 1 { format!("  {acc}* pieces = p{scratch};\n") } else { String::new() };
+        let pieces_pointer =
+            if pieces > 1 { format!("  {acc}* pieces = p{scratch};\n") } else { String::new() };
         let body = format!(
             "  {acc}* left = ({acc}*)shared;\n  {acc}* right = left + {DEPTH} * {size};\n{pieces_pointer}\
              \x20 const int ty = threadIdx.x / 16, tx = threadIdx.x % 16;\n\

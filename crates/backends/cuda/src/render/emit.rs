@@ -50,6 +50,9 @@ pub fn emit(
     }
 }
 
+/// Points of a thread from which its loop is unrolled in part.
+const MANY_POINTS: usize = 16;
+
 /// The state of the text.
 pub(super) struct Writer<'a> {
     pub(super) kernel: &'a LoopKernel,
@@ -322,6 +325,10 @@ impl<'a> Writer<'a> {
         let lane = if threads == 1 { "0" } else { "lane" };
         let opened = if !taken {
             let start = if threads == 1 { "0".into() } else { format!("({index}){lane}") };
+            if each >= MANY_POINTS {
+                // Loads of several points are under way at a time.
+                self.line("#pragma unroll 8");
+            }
             self.line(&format!("for ({index} r = {start}; r < {n}; r += {threads}) {{"));
             1
         } else {

@@ -17,6 +17,7 @@ mod parts;
 pub(crate) mod prelude;
 mod reduce;
 pub(crate) mod scalar;
+pub(crate) mod split;
 
 pub use group::{BLOCK, Form};
 pub use parts::{Parts, render_parts};
