@@ -173,20 +173,21 @@ impl Code {
         Ok(())
     }
 
-    /// The kernels in at most `count` texts of about equal length, each to be compiled by itself.
-    pub fn texts(&self, count: usize) -> Vec<String> {
+    /// The kernels in at most `count` texts of about equal length, each to be compiled by itself, with how many are in each.
+    pub fn texts(&self, count: usize) -> Vec<(usize, String)> {
         let total: usize = self.kernels.iter().map(|k| k.source.len()).sum();
         let each = total.div_ceil(count.max(1));
-        let mut texts = vec![String::new()];
+        let mut texts: Vec<(usize, String)> = vec![];
         for k in &self.kernels {
-            if texts.last().is_some_and(|t| t.len() >= each) {
-                texts.push(String::new());
-            }
-            if let Some(text) = texts.last_mut() {
-                *text += &format!("namespace n_{} {{\n{}}}\n", k.name, k.source);
+            let own = format!("namespace n_{} {{\n{}}}\n", k.name, k.source);
+            match texts.last_mut() {
+                Some((held, text)) if text.len() < each => {
+                    *held += 1;
+                    *text += &own;
+                }
+                _ => texts.push((1, own)),
             }
         }
-        texts.retain(|t| !t.is_empty());
         texts
     }
 }

@@ -170,6 +170,15 @@ impl CudaBound {
 
     /// Runs the program once: returns when it is under way.
     pub fn run(&mut self) -> Result<(), CudaError> {
+        self.feed()?;
+        match &self.graph {
+            Some(graph) => graph.launch().map_err(driver("launching the graph")),
+            None => self.launch(0..self.program.code.steps.len()),
+        }
+    }
+
+    /// Copies the inputs to the device.
+    fn feed(&mut self) -> Result<(), CudaError> {
         let device = self.program.device.clone();
         device.context.bind_to_thread().map_err(driver("binding the context"))?;
         if !self.staging.bytes().is_empty() {
@@ -180,19 +189,48 @@ impl CudaBound {
             .map_err(driver("copying inputs"))?;
             self.fed.record(&device.stream).map_err(driver("recording an event"))?;
         }
-        match &self.graph {
-            Some(graph) => graph.launch().map_err(driver("launching the graph")),
-            None => self.launch(0..self.program.code.steps.len()),
-        }
+        Ok(())
     }
 
-    /// Copies a buffer of the schedule, such as an output, after all runs so far.
+    /// Runs the program once, kernel by kernel, waits, and adds the nanoseconds of each to `nanoseconds`, in the order of
+    /// [`CudaProgram::names`]. What stands between launches counts for the later one.
+    pub fn run_timed(&mut self, nanoseconds: &mut [u64]) -> Result<(), CudaError> {
+        self.feed()?;
+        let program = self.program.clone();
+        let event = || {
+            let flags = Some(CUevent_flags::CU_EVENT_DEFAULT);
+            program.device.stream.record_event(flags).map_err(driver("recording an event"))
+        };
+        let mut events = vec![event()?];
+        let mut start = 0;
+        for kernel in 0..program.code.labels.len() {
+            let count = program.code.steps[start..].iter().take_while(|(of, _)| *of == kernel).count();
+            self.launch(start..start + count)?;
+            start += count;
+            events.push(event()?);
+        }
+        self.launch(start..program.code.steps.len())?;
+        for (time, pair) in nanoseconds.iter_mut().zip(events.windows(2)) {
+            let milliseconds = pair[0].elapsed_ms(&pair[1]).map_err(driver("reading an event"))?;
+            *time += (f64::from(milliseconds) * 1e6) as u64;
+        }
+        program.device.synchronize()
+    }
+
+    /// Copies a buffer of the schedule, such as an output, after all runs so far; `into` has its size.
+    pub fn read_into(&self, b: BufferId, into: &mut [u8]) -> Result<(), CudaError> {
+        assert_eq!(into.len(), self.program.schedule.buffer(b).bytes(), "the caller has the buffer's size");
+        if into.is_empty() {
+            return Ok(());
+        }
+        copy_out(&self.program.device, self.address(self.program.code.homes[b.index()]), into)
+    }
+
+    /// The same as an array.
     pub fn read(&self, b: BufferId) -> Result<Array, CudaError> {
         let buffer = self.program.schedule.buffer(b);
         let mut bytes = vec![0; buffer.bytes()];
-        if !bytes.is_empty() {
-            copy_out(&self.program.device, self.address(self.program.code.homes[b.index()]), &mut bytes)?;
-        }
+        self.read_into(b, &mut bytes)?;
         let wrong = |e: ArrayError| CudaError::Driver { call: "reading a buffer", message: e.to_string() };
         Array::from_bytes(buffer.dtype, &buffer.shape, &bytes).map_err(wrong)
     }

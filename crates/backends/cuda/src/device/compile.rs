@@ -11,11 +11,11 @@ use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
 /// Compiles each text for an architecture, on as many threads as there are texts.
-pub(super) fn compile(texts: &[String], architecture: &str) -> Result<Vec<Vec<u8>>, CudaError> {
+pub(super) fn compile(texts: &[(usize, String)], architecture: &str) -> Result<Vec<Vec<u8>>, CudaError> {
     let folder = folder();
-    let one = |text: &String| cached(text, architecture, folder.as_deref());
+    let one = |text: &str| cached(text, architecture, folder.as_deref());
     std::thread::scope(|scope| {
-        let running: Vec<_> = texts.iter().map(|text| scope.spawn(|| one(text))).collect();
+        let running: Vec<_> = texts.iter().map(|(_, text)| scope.spawn(|| one(text))).collect();
         let ended = running.into_iter().map(|r| {
             let panicked = |_| CudaError::Compile { log: "the thread that compiles panicked".into() };
             r.join().map_err(panicked)?

@@ -52,7 +52,8 @@ impl CudaProgram {
         });
         let products = products.collect();
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
-        let objects = compile::compile(&code.texts(threads), &device.architecture)?;
+        let texts = code.texts(threads);
+        let objects = compile::compile(&texts, &device.architecture)?;
         let mut program = CudaProgram {
             device: device.clone(),
             schedule: schedule.clone(),
@@ -66,14 +67,13 @@ impl CudaProgram {
             let module = unsafe { result::module::load_data(object.as_ptr().cast()) };
             program.modules.push(module.map_err(driver("loading compiled kernels"))?);
         }
-        for kernel in &program.code.kernels {
+        let modules = texts.iter().zip(&program.modules).flat_map(|((held, _), m)| vec![*m; *held]);
+        for (kernel, module) in program.code.kernels.iter().zip(modules) {
             let refused = |message: String| CudaError::Driver { call: "finding a kernel", message };
             let name = CString::new(kernel.name.as_str()).map_err(|e| refused(e.to_string()))?;
-            let found = program.modules.iter().find_map(|m| {
-                // SAFETY: the module is loaded.
-                unsafe { result::module::get_function(*m, name.clone()) }.ok()
-            });
-            let function = found.ok_or_else(|| refused(format!("{} is in no module", kernel.name)))?;
+            // SAFETY: the module is loaded.
+            let function = unsafe { result::module::get_function(module, name) };
+            let function = function.map_err(|e| refused(format!("{}: {e}", kernel.name)))?;
             if kernel.shared_bytes > SHARED_LIMIT {
                 let attribute =
                     sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
