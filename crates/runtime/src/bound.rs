@@ -4,9 +4,12 @@
 //! the scratch of the threads, and the address of every buffer. So [`Bound::run`] is one dispatch and allocates nothing.
 
 use crate::Error;
+use crate::backend::Backend;
 use crate::buffer::Buffer;
 use crate::executable::Executable;
 use crate::feeds::{self, Feeds};
+#[cfg(feature = "cuda")]
+use crate::gpu::{Gpu, SharedTensor};
 use crate::outputs::{OutputPort, Outputs};
 use crate::state::State;
 use onestep_ir::{Array, DType, GraphError, Type, nearest};
@@ -58,7 +61,8 @@ pub struct Bound {
     stamp: (u64, u64),
     inputs: Vec<InputPort>,
     outputs: Vec<OutputPort>,
-    bad_index: Option<*const u8>,
+    /// The output that says which index was out of range: its number, and where it is.
+    bad_index: Option<(usize, *const u8)>,
     /// By [`BufferId`].
     addresses: Vec<*mut u8>,
     /// Source, destination, bytes.
@@ -68,6 +72,12 @@ pub struct Bound {
     scratch: Buffer,
     rebinds: usize,
     times: Vec<u64>,
+    /// The part on a GPU; then what is above on the host is empty.
+    #[cfg(feature = "cuda")]
+    gpu: Option<Box<Gpu>>,
+    /// The state's tensors, where a program on a GPU may have changed its copies of them.
+    #[cfg(feature = "cuda")]
+    shared: Vec<SharedTensor>,
     traffic: Traffic,
     /// [`Traffic::read`]: outputs count it.
     read: Cell<u64>,
@@ -90,19 +100,24 @@ impl Bound {
         let inner = executable.inner.clone();
         let schedule = &inner.compiled.schedule;
         let plan = &inner.compiled.plan;
+        let (on_host, scratch) = match &inner.program {
+            Backend::Cpu(program) => (true, program.scratch_bytes(inner.device.threads())),
+            #[cfg(feature = "cuda")]
+            Backend::Cuda(_) => (false, 0),
+        };
         let inputs: Vec<InputPort> = schedule
             .inputs
             .iter()
             .map(|(name, b)| {
                 let d = schedule.buffer(*b);
-                let area = Buffer::new(d.bytes())?;
+                let area = Buffer::new(if on_host { d.bytes() } else { 0 })?;
                 Ok(InputPort { name: name.clone(), dtype: d.dtype, shape: d.shape.clone(), area })
             })
             .collect::<Result<_, Error>>()?;
         let mut constants = vec![];
         let mut addresses = vec![std::ptr::null_mut(); schedule.buffers.len()];
-        let arena = Buffer::new(plan.arena_bytes)?;
-        for (i, b) in schedule.buffers.iter().enumerate() {
+        let arena = Buffer::new(if on_host { plan.arena_bytes } else { 0 })?;
+        for (i, b) in schedule.buffers.iter().enumerate().filter(|_| on_host) {
             match (&b.kind, plan.places[i]) {
                 (BufferKind::Constant(array), _) => {
                     let buffer = Buffer::of(array);
@@ -117,7 +132,7 @@ impl Bound {
                 _ => {}
             }
         }
-        let scratch = Buffer::new(inner.program.scratch_bytes(inner.device.threads()))?;
+        let scratch = Buffer::new(scratch)?;
         let kernels = schedule.kernels.len();
         let mut bound = Bound {
             executable,
@@ -132,6 +147,10 @@ impl Bound {
             scratch,
             rebinds: 0,
             times: vec![0; kernels],
+            #[cfg(feature = "cuda")]
+            gpu: None,
+            #[cfg(feature = "cuda")]
+            shared: vec![],
             traffic: Traffic::default(),
             read: Cell::new(0),
             complete: false,
@@ -163,6 +182,20 @@ impl Bound {
             at.push(t.buffer.pointer());
         }
         let (schedule, plan) = (&inner.compiled.schedule, &inner.compiled.plan);
+        #[cfg(feature = "cuda")]
+        {
+            self.shared =
+                graph.states.iter().filter_map(|s| state.tensor(&s.name)).map(SharedTensor::of).collect();
+            if let Backend::Cuda(program) = &inner.program {
+                // The old one's memory is free before the new one asks for as much.
+                self.gpu = None;
+                let gpu = Gpu::new(program, graph, schedule, state)?;
+                self.find_outputs(&|n, _| gpu.pointer(n));
+                self.gpu = Some(Box::new(gpu));
+                self.stamp = state.stamp();
+                return Ok(());
+            }
+        }
         for (i, place) in plan.places.iter().enumerate() {
             if let Place::State(n) = place {
                 self.addresses[i] = at[*n];
@@ -174,20 +207,36 @@ impl Bound {
             .iter()
             .map(|(b, s)| (address(b) as *const u8, at[*s], schedule.buffer(*b).bytes()))
             .collect();
+        let addresses = std::mem::take(&mut self.addresses);
+        self.find_outputs(&|_, b| addresses[b.index()].cast_const());
+        self.addresses = addresses;
+        self.stamp = state.stamp();
+        Ok(())
+    }
+
+    /// Where each output can be read, given the place of output `n` of the schedule, which is a buffer.
+    fn find_outputs(&mut self, place: &dyn Fn(usize, BufferId) -> *const u8) {
+        let inner = self.executable.inner.clone();
+        let graph = &inner.graph;
         self.outputs = vec![];
         self.bad_index = None;
-        for (name, b) in &schedule.outputs {
-            let pointer = address(b) as *const u8;
+        for (number, (name, b)) in inner.compiled.schedule.outputs.iter().enumerate() {
+            let pointer = place(number, *b);
             if &**name == indices::OUTPUT && !inner.compiled.sites.is_empty() {
-                self.bad_index = Some(pointer);
+                self.bad_index = Some((number, pointer));
                 continue;
             }
             let Some(port) = graph.output(name) else { continue };
             let ty = graph.ty(port.value);
-            self.outputs.push(OutputPort { name: name.clone(), dtype: ty.dtype, shape: ty.sizes(), pointer });
+            self.outputs.push(OutputPort {
+                name: name.clone(),
+                dtype: ty.dtype,
+                shape: ty.sizes(),
+                pointer,
+                #[cfg(feature = "cuda")]
+                number,
+            });
         }
-        self.stamp = state.stamp();
-        Ok(())
     }
 
     /// The executable.
@@ -210,8 +259,12 @@ impl Bound {
         self.complete && self.stamp == state.stamp()
     }
 
-    /// Bytes that this binding owns: arena, inputs, constants and scratch.
+    /// Bytes that this binding owns: arena, inputs, constants and scratch; of a GPU, its memory.
     pub fn bytes(&self) -> usize {
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &self.gpu {
+            return gpu.bytes();
+        }
         let inputs: usize = self.inputs.iter().map(|i| i.area.len()).sum();
         let constants: usize = self._constants.iter().map(Buffer::len).sum();
         self.arena.len() + inputs + constants + self.scratch.len()
@@ -252,15 +305,29 @@ impl Bound {
             let names = self.inputs.iter().map(|p| &*p.name).collect::<Vec<_>>().join(", ");
             return Err(Error::InputCount { want: self.inputs.len(), got: given, names });
         }
-        let (mut n, mut fed) = (0, 0);
+        let (mut n, mut fed, mut fault) = (0, 0, None);
         feeds.each(&mut |name, a| {
             if let Some(i) = self.port(name, n) {
-                self.inputs[i].area.write(a.bytes());
+                fault = fault.take().or_else(|| self.put(i, a).err());
                 fed += a.bytes().len() as u64;
             }
             n += 1;
         });
+        if let Some(fault) = fault {
+            return Err(fault);
+        }
         self.traffic.fed += fed;
+        Ok(())
+    }
+
+    /// Copies an input into its area.
+    fn put(&mut self, i: usize, a: &Array) -> Result<(), Error> {
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &mut self.gpu {
+            gpu.input(i)?.copy_from_slice(a.bytes());
+            return Ok(());
+        }
+        self.inputs[i].area.write(a.bytes());
         Ok(())
     }
 
@@ -322,28 +389,14 @@ impl Bound {
             self.rebinds += 1;
         }
         self.feed(&feeds)?;
-        let inner = &self.executable.inner;
-        let (pool, scratch) = (inner.device.pool(), self.scratch.pointer());
         if timed {
             self.times.fill(0);
         }
-        // SAFETY: every address is of a live buffer of the size that the schedule says: arena, inputs and constants are owned
-        // by `self`; state tensors are alive and of the checked types, because the stamp is the state's own, and the
-        // state is borrowed exclusively. The plan's check proved that no kernel overwrites what it still reads. The scratch
-        // has the bytes that the program asked for with this pool's threads.
-        unsafe {
-            match timed {
-                false => inner.program.run(pool, &self.addresses, scratch),
-                true => inner.program.run_timed(pool, &self.addresses, scratch, &mut self.times),
-            }
-        }
-        for &(from, to, bytes) in &self.commits {
-            // SAFETY: both are live buffers of that many bytes, by the same argument; they are different storage.
-            unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
-            self.traffic.committed += bytes as u64;
-        }
+        self.launch(timed)?;
+        let inner = &self.executable.inner;
         self.traffic.runs += 1;
-        if let Some(flag) = self.bad_index {
+        if let Some((number, flag)) = self.bad_index {
+            self.fetch(number)?;
             // SAFETY: the output is an i32 scalar in a live, aligned buffer.
             let site = unsafe { flag.cast::<i32>().read() };
             if let Some(site) = usize::try_from(site - 1).ok().and_then(|i| inner.compiled.sites.get(i)) {
@@ -352,6 +405,55 @@ impl Bound {
             }
         }
         self.complete = true;
-        Ok(Outputs { ports: &self.outputs, read: &self.read })
+        Ok(Outputs {
+            ports: &self.outputs,
+            read: &self.read,
+            #[cfg(feature = "cuda")]
+            gpu: self.gpu.as_deref(),
+        })
+    }
+
+    /// Makes an output readable on the host.
+    #[cfg_attr(not(feature = "cuda"), allow(unused_variables, clippy::unused_self))]
+    fn fetch(&self, number: usize) -> Result<(), Error> {
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &self.gpu {
+            gpu.fetch(number)?;
+        }
+        Ok(())
+    }
+
+    /// Runs every kernel.
+    fn launch(&mut self, timed: bool) -> Result<(), Error> {
+        let inner = &self.executable.inner;
+        let program = match &inner.program {
+            Backend::Cpu(program) => program,
+            #[cfg(feature = "cuda")]
+            Backend::Cuda(_) => {
+                let times = timed.then_some(&mut self.times[..]);
+                self.traffic.committed += inner.committed_bytes();
+                return self.gpu.as_mut().map_or(Ok(()), |gpu| gpu.run(times));
+            }
+        };
+        #[cfg(feature = "cuda")]
+        self.shared.iter().try_for_each(SharedTensor::take)?;
+        let Some(pool) = inner.device.pool() else { return Ok(()) };
+        let scratch = self.scratch.pointer();
+        // SAFETY: every address is of a live buffer of the size that the schedule says: arena, inputs and constants are owned
+        // by `self`; state tensors are alive and of the checked types, because the stamp is the state's own, and the
+        // state is borrowed exclusively. The plan's check proved that no kernel overwrites what it still reads. The scratch
+        // has the bytes that the program asked for with this pool's threads.
+        unsafe {
+            match timed {
+                false => program.run(pool, &self.addresses, scratch),
+                true => program.run_timed(pool, &self.addresses, scratch, &mut self.times),
+            }
+        }
+        for &(from, to, bytes) in &self.commits {
+            // SAFETY: both are live buffers of that many bytes, by the same argument; they are different storage.
+            unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
+            self.traffic.committed += bytes as u64;
+        }
+        Ok(())
     }
 }

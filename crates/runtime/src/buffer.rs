@@ -1,6 +1,8 @@
 //! Bytes at a fixed address that kernels use directly: the library's own, aligned to a cache line, or a caller's vector.
 
 use crate::Error;
+#[cfg(feature = "cuda")]
+use crate::mirror::Mirror;
 use onestep_ir::{Array, Element};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::any::Any;
@@ -17,6 +19,9 @@ pub struct Buffer {
     pointer: NonNull<u8>,
     bytes: usize,
     owner: Owner,
+    /// Its copy on a GPU.
+    #[cfg(feature = "cuda")]
+    mirror: std::sync::Arc<Mirror>,
 }
 
 /// Who frees the memory.
@@ -42,7 +47,13 @@ impl Buffer {
         // SAFETY: the layout's size is not zero.
         let pointer = unsafe { alloc_zeroed(layout) };
         let Some(pointer) = NonNull::new(pointer) else { return Err(refused) };
-        Ok(Buffer { pointer, bytes, owner: Owner::Own(layout) })
+        Ok(Buffer {
+            pointer,
+            bytes,
+            owner: Owner::Own(layout),
+            #[cfg(feature = "cuda")]
+            mirror: Default::default(),
+        })
     }
 
     /// The bytes of an array. The array itself is proof that about so much memory can be had, so where it cannot the process
@@ -66,6 +77,8 @@ impl Buffer {
             pointer: pointer.cast(),
             bytes: size_of_val(&vector[..]),
             owner: Owner::Given(Box::new(vector)),
+            #[cfg(feature = "cuda")]
+            mirror: Default::default(),
         }
     }
 
@@ -76,6 +89,7 @@ impl Buffer {
 
     /// The caller's vector, if it is one of this element type.
     pub fn give_back<T: Element>(mut self) -> Option<Vec<T>> {
+        self.settle().ok()?;
         match std::mem::replace(&mut self.owner, Owner::Given(Box::new(()))) {
             Owner::Given(vector) => vector.downcast::<Vec<T>>().ok().map(|v| *v),
             own => {
@@ -83,6 +97,26 @@ impl Buffer {
                 None
             }
         }
+    }
+
+    /// Brings the bytes up to date if a program on a GPU has changed its copy of them.
+    pub fn settle(&self) -> Result<(), Error> {
+        // SAFETY: the memory is this buffer's, and every reader comes through here.
+        #[cfg(feature = "cuda")]
+        unsafe { self.mirror.to_host(self.pointer(), self.bytes) }?;
+        Ok(())
+    }
+
+    /// Notes that the bytes are changed, or will be before anybody else sees them.
+    fn changed(&self) {
+        #[cfg(feature = "cuda")]
+        self.mirror.host_changed();
+    }
+
+    /// Its copy on a GPU.
+    #[cfg(feature = "cuda")]
+    pub fn mirror(&self) -> &std::sync::Arc<Mirror> {
+        &self.mirror
     }
 
     /// Its address.
@@ -104,19 +138,33 @@ impl Buffer {
     pub fn write_at(&self, offset: usize, bytes: &[u8]) {
         let end = offset.checked_add(bytes.len());
         assert!(end.is_some_and(|end| end <= self.bytes), "the caller has checked the size");
+        if bytes.len() < self.bytes {
+            self.settled();
+        }
+        self.changed();
         // SAFETY: the range is checked, the memory is this buffer's, and `bytes` cannot overlap it: a slice of it that lives
         // now borrows the state, which whoever writes holds exclusively.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.pointer().add(offset), bytes.len()) }
     }
 
+    /// The bytes are up to date, or the device that has them is lost: callers that can give an error ask
+    /// [`Buffer::settle`] first.
+    fn settled(&self) {
+        if let Err(e) = self.settle() {
+            panic!("the state on the device is lost: {e}");
+        }
+    }
+
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
+        self.settled();
         // SAFETY: the memory is initialised (zeroed at first, or a vector's elements) and lives as long as `self`.
         unsafe { std::slice::from_raw_parts(self.pointer(), self.bytes) }
     }
 
     /// The elements, which are of this type: the caller has compared dtypes.
     pub fn elements<T: Element>(&self) -> &[T] {
+        self.settled();
         let n = self.bytes / size_of::<T>();
         // SAFETY: as for `bytes`; every bit pattern is an element, and both the library's memory and a vector of the dtype's
         // storage type are aligned for it.
@@ -125,6 +173,8 @@ impl Buffer {
 
     /// The elements, to be changed.
     pub fn elements_mut<T: Element>(&mut self) -> &mut [T] {
+        self.settled();
+        self.changed();
         let n = self.bytes / size_of::<T>();
         // SAFETY: as for `elements`; the exclusive borrow of the buffer is one of its memory.
         unsafe { std::slice::from_raw_parts_mut(self.aligned::<T>(), n) }

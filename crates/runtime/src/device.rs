@@ -1,18 +1,34 @@
 //! Where programs run.
 
 use crate::Error;
+use onestep_cpu::CpuTarget;
 use onestep_cpu::pool::Pool;
+#[cfg(feature = "cuda")]
+use onestep_cuda::{CudaTarget, device::CudaDevice};
+use onestep_passes::Target;
 use std::sync::Arc;
 
 /// A device. Cloning shares it, with its threads.
 #[derive(Clone)]
 pub struct Device {
-    pool: Arc<Pool>,
+    pub(crate) kind: Kind,
+}
+
+/// What a device is.
+#[derive(Clone)]
+pub(crate) enum Kind {
+    Cpu(Arc<Pool>),
+    #[cfg(feature = "cuda")]
+    Cuda(Arc<CudaDevice>),
 }
 
 impl std::fmt::Debug for Device {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "cpu ({} threads)", self.threads())
+        match &self.kind {
+            Kind::Cpu(pool) => write!(f, "cpu ({} threads)", pool.threads()),
+            #[cfg(feature = "cuda")]
+            Kind::Cuda(device) => write!(f, "cuda ({device:?})"),
+        }
     }
 }
 
@@ -29,31 +45,57 @@ impl Device {
         }
         let pool =
             Pool::new(threads).map_err(|source| Error::Spawn { threads, message: source.to_string() })?;
-        Ok(Device { pool: Arc::new(pool) })
+        Ok(Device { kind: Kind::Cpu(Arc::new(pool)) })
     }
 
-    /// The device with this name: `cpu`.
+    /// The first NVIDIA GPU. The error names a library that is not there.
+    #[cfg(feature = "cuda")]
+    pub fn cuda() -> Result<Device, Error> {
+        Ok(Device { kind: Kind::Cuda(CudaDevice::open(0)?) })
+    }
+
+    /// The device with this name: `cpu`, or `cuda` in a build with that feature. `threads` are those of the CPU.
     pub fn named(name: &str, threads: Option<usize>) -> Result<Device, Error> {
         match name {
             "cpu" => match threads {
                 Some(n) => Device::cpu_with(n),
                 None => Device::cpu(),
             },
+            #[cfg(feature = "cuda")]
+            "cuda" => Device::cuda(),
             _ => Err(Error::NoDevice { name: name.to_string() }),
         }
     }
 
     /// Its name.
     pub fn name(&self) -> &'static str {
-        "cpu"
+        self.target().name()
     }
 
-    /// How many threads it computes with.
+    /// How many threads of the host compute: all of the CPU's, and one that starts the work of a GPU.
     pub fn threads(&self) -> usize {
-        self.pool.threads()
+        match &self.kind {
+            Kind::Cpu(pool) => pool.threads(),
+            #[cfg(feature = "cuda")]
+            Kind::Cuda(_) => 1,
+        }
     }
 
-    pub(crate) fn pool(&self) -> &Pool {
-        &self.pool
+    /// The CPU's threads; of a GPU, none are needed.
+    pub(crate) fn pool(&self) -> Option<&Pool> {
+        match &self.kind {
+            Kind::Cpu(pool) => Some(pool),
+            #[cfg(feature = "cuda")]
+            Kind::Cuda(_) => None,
+        }
+    }
+
+    /// What it takes, for the passes.
+    pub(crate) fn target(&self) -> &'static dyn Target {
+        match &self.kind {
+            Kind::Cpu(_) => &CpuTarget,
+            #[cfg(feature = "cuda")]
+            Kind::Cuda(_) => &CudaTarget,
+        }
     }
 }

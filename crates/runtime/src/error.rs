@@ -19,6 +19,10 @@ pub enum Error {
     /// The backend cannot render a kernel.
     #[error(transparent)]
     Cpu(#[from] CpuError),
+    /// CUDA refused a program, or a call to the device failed.
+    #[cfg(feature = "cuda")]
+    #[error(transparent)]
+    Cuda(#[from] onestep_cuda::CudaError),
     /// The backend cannot render a kernel of the schedule.
     #[error("kernel k{kernel} ({what}) from {loc}: {source}")]
     Kernel {
@@ -49,7 +53,7 @@ pub enum Error {
     #[error("{0}")]
     Build(Box<dyn std::error::Error + Send + Sync>),
     /// There is no such device in this build.
-    #[error("there is no device '{name}' in this build; use 'cpu'")]
+    #[error("there is no device '{name}' in this build; {}", device_help(.name))]
     NoDevice {
         /// The name asked for.
         name: String,
@@ -203,6 +207,15 @@ pub enum Error {
         /// The largest valid index.
         bound: usize,
     },
+}
+
+/// What to do about a device that is not there.
+fn device_help(name: &str) -> &'static str {
+    match name {
+        "cuda" => "build with the feature `cuda`, or use 'cpu'",
+        _ if cfg!(feature = "cuda") => "use 'cpu' or 'cuda'",
+        _ => "use 'cpu'",
+    }
 }
 
 /// The first few names of each kind.

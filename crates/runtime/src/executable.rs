@@ -1,12 +1,11 @@
 //! A graph compiled for one device and one binding of its dimensions.
 
+use crate::backend::Backend;
 use crate::bound::Bound;
-use crate::explain;
 use crate::feeds::Feeds;
 use crate::report::Report;
 use crate::state::State;
 use crate::{Device, Error};
-use onestep_cpu::{CpuProgram, CpuTarget};
 use onestep_ir::{Graph, GraphError, Type};
 use onestep_passes::pipeline::{self, Compiled};
 use std::io::Write;
@@ -29,8 +28,17 @@ pub(crate) struct Inner {
     pub graph: Graph,
     options: Options,
     pub compiled: Compiled,
-    pub program: CpuProgram,
+    pub program: Backend,
     compile_time: Duration,
+}
+
+#[cfg(feature = "cuda")]
+impl Inner {
+    /// Bytes of new state that a run copies to its place.
+    pub fn committed_bytes(&self) -> u64 {
+        let Compiled { plan, schedule, .. } = &self.compiled;
+        plan.commits.iter().map(|(b, _)| schedule.buffer(*b).bytes() as u64).sum()
+    }
 }
 
 impl std::fmt::Debug for Executable {
@@ -52,12 +60,11 @@ impl Executable {
         let folder = std::env::var_os("ONESTEP_DUMP").filter(|f| !f.is_empty());
         let options = options.clone();
         let dumping = Options { dump: options.dump || folder.is_some(), ..options.clone() };
-        let compiled = pipeline::compile(graph, &CpuTarget, &dumping)?;
+        let compiled = pipeline::compile(graph, device.target(), &dumping)?;
         if let Some(folder) = folder {
             dump(&compiled, Path::new(&folder));
         }
-        let program = CpuProgram::new(&compiled.schedule)
-            .map_err(|e| explain::kernel_error(e, &compiled, options.fuse))?;
+        let program = Backend::new(device, &compiled, options.fuse)?;
         let compile_time = start.elapsed();
         let (device, graph) = (device.clone(), graph.clone());
         Ok(Executable { inner: Arc::new(Inner { device, graph, options, compiled, program, compile_time }) })
@@ -65,8 +72,8 @@ impl Executable {
 
     /// The bytes that a call of the graph would need in all ([`Report::peak_bytes`]), from its plan alone: nothing is rendered
     /// or allocated.
-    pub fn peak_bytes(graph: &Graph, _: &Device, options: &Options) -> Result<usize, Error> {
-        Ok(pipeline::compile(graph, &CpuTarget, options)?.plan.peak_bytes())
+    pub fn peak_bytes(graph: &Graph, device: &Device, options: &Options) -> Result<usize, Error> {
+        Ok(pipeline::compile(graph, device.target(), options)?.plan.peak_bytes())
     }
 
     /// The graph that was compiled.

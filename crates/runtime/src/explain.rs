@@ -3,7 +3,8 @@
 //! Compiling keeps no record for it: the graph is grouped once more when a question is asked.
 
 use crate::{Error, Executable};
-use onestep_cpu::{CpuError, CpuTarget};
+use onestep_cpu::CpuError;
+use onestep_passes::Target;
 use onestep_passes::explain::Explain;
 use onestep_passes::fuse::{self, Provenance};
 use onestep_passes::pipeline::Compiled;
@@ -13,7 +14,7 @@ impl Executable {
     /// it, its buffer, and for each reader that takes it from memory the reason.
     pub fn provenance(&self) -> Result<Provenance, Error> {
         let compiled = self.compiled();
-        Ok(fuse::provenance(&compiled.graph, &CpuTarget, self.is_fused(), &compiled.schedule)?)
+        Ok(fuse::provenance(&compiled.graph, self.device().target(), self.is_fused(), &compiled.schedule)?)
     }
 
     /// In sentences, what became of a thing: `%12`, a value of the graph before fusion; `k7`, a kernel; `b3`, a buffer; or
@@ -26,9 +27,9 @@ impl Executable {
 }
 
 /// The backend's error with the ops of the kernel and the lines that built them.
-pub(crate) fn kernel_error(error: CpuError, compiled: &Compiled, fused: bool) -> Error {
+pub(crate) fn kernel_error(error: CpuError, target: &dyn Target, compiled: &Compiled, fused: bool) -> Error {
     let CpuError::Kernel { kernel, source } = error else { return error.into() };
-    let Ok(provenance) = fuse::provenance(&compiled.graph, &CpuTarget, fused, &compiled.schedule) else {
+    let Ok(provenance) = fuse::provenance(&compiled.graph, target, fused, &compiled.schedule) else {
         return (*source).into();
     };
     let members = Explain::new(compiled, &provenance).members(kernel);

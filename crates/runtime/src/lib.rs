@@ -1,6 +1,7 @@
 //! Onestep's runtime: named [`State`] on a device, [`Program`]s whose dimensions may be variables, and their
 //! [`Executable`]s, bound to a state once and run with one dispatch.
 
+mod backend;
 mod bound;
 mod buffer;
 pub mod debug;
@@ -9,6 +10,10 @@ mod error;
 mod executable;
 mod explain;
 mod feeds;
+#[cfg(feature = "cuda")]
+mod gpu;
+#[cfg(feature = "cuda")]
+mod mirror;
 mod outputs;
 mod program;
 mod replay;

@@ -12,15 +12,26 @@ pub(crate) struct OutputPort {
     pub dtype: DType,
     pub shape: Vec<usize>,
     pub pointer: *const u8,
+    /// Its number among the schedule's outputs.
+    #[cfg(feature = "cuda")]
+    pub number: usize,
 }
 
 /// The outputs of the last call, where the call left them. They borrow the executable and the state, so the next call can
 /// only come after; what is to be kept longer is copied with [`Outputs::array`].
-#[derive(Debug)]
 pub struct Outputs<'b> {
     pub(crate) ports: &'b [OutputPort],
     /// Counts the bytes that are copied out.
     pub(crate) read: &'b Cell<u64>,
+    /// Where outputs are fetched from before they are read.
+    #[cfg(feature = "cuda")]
+    pub(crate) gpu: Option<&'b crate::gpu::Gpu>,
+}
+
+impl std::fmt::Debug for Outputs<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Outputs").field("ports", &self.ports).finish_non_exhaustive()
+    }
 }
 
 impl<'b> Outputs<'b> {
@@ -31,13 +42,17 @@ impl<'b> Outputs<'b> {
         })
     }
 
-    fn bytes(&self, port: &'b OutputPort) -> &'b [u8] {
+    fn bytes(&self, port: &'b OutputPort) -> Result<&'b [u8], Error> {
         let len = port.shape.iter().product::<usize>() * port.dtype.size();
         self.read.set(self.read.get() + len as u64);
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = self.gpu {
+            gpu.fetch(port.number)?;
+        }
         // SAFETY: the pointer is to an output of the bound executable that `'b` borrows: that many bytes of its arena,
         // input area, constants, or of a tensor of the state that `'b` borrows too, written by the last call, which is
-        // over.
-        unsafe { std::slice::from_raw_parts(port.pointer, len) }
+        // over; of a GPU's outputs, the place where the line above has put them.
+        Ok(unsafe { std::slice::from_raw_parts(port.pointer, len) })
     }
 
     /// The names, in order.
@@ -48,13 +63,13 @@ impl<'b> Outputs<'b> {
     /// A copy of an output.
     pub fn array(&self, name: &str) -> Result<Array, Error> {
         let p = self.port(name)?;
-        Ok(Array::from_bytes(p.dtype, &p.shape, self.bytes(p))?)
+        Ok(Array::from_bytes(p.dtype, &p.shape, self.bytes(p)?)?)
     }
 
     /// A scalar output as a number.
     pub fn scalar(&self, name: &str) -> Result<f64, Error> {
         let p = self.port(name)?;
-        let b = self.bytes(p);
+        let b = self.bytes(p)?;
         let bad = || Error::NoOutput {
             name: format!("{name} (as a scalar)"),
             have: format!("{}{:?}", p.dtype, p.shape),

@@ -120,6 +120,7 @@ impl State {
     /// A copy of a tensor.
     pub fn get(&self, name: &str) -> Result<Array, Error> {
         let t = self.tensors.get(name).ok_or_else(|| self.missing(name))?;
+        t.buffer.settle()?;
         Ok(Array::from_bytes(t.dtype, &t.shape, t.buffer.bytes())?)
     }
 

@@ -36,6 +36,10 @@ impl Bound {
             return Err(Error::NotRun);
         }
         let mut pairs = self.pairs::<T>(state, names)?;
+        for Pair { parameter, gradient, .. } in &pairs {
+            parameter.buffer.settle()?;
+            gradient.buffer.settle()?;
+        }
         for Pair { name, parameter, gradient } in &mut pairs {
             update(name, &parameter.shape, parameter.buffer.elements_mut(), gradient.buffer.elements());
         }

@@ -59,6 +59,7 @@ impl State {
     fn typed<T: Element>(&self, name: &str) -> Result<&Tensor, Error> {
         let t = self.tensor(name).ok_or_else(|| self.missing(name))?;
         if t.dtype == T::DTYPE {
+            t.buffer.settle()?;
             return Ok(t);
         }
         let want = format!("elements of {}", T::DTYPE);

@@ -40,6 +40,7 @@ impl State {
         if at >= rows {
             return Err(Error::NoRow { name: name.to_string(), at, rows });
         }
+        t.buffer.settle()?;
         t.buffer.write_at(at * row.bytes().len(), row.bytes());
         Ok(())
     }

@@ -3,7 +3,7 @@
 
 use super::domain::{affines, range};
 use super::group::{BLOCK, COLUMNS, Form, WARP};
-use super::{CudaKernel, prelude, scalar};
+use super::{CudaKernel, scalar};
 use onestep_ir::DType;
 use onestep_passes::schedule::{Affine, Bound, BufferId, Expr, ExprId, LoopKernel};
 use std::fmt::Write;
@@ -11,15 +11,18 @@ use std::fmt::Write;
 /// The most values of a row that a thread keeps in registers from one pass to the next.
 const MOST_KEPT: usize = 64;
 
-/// Renders an arranged kernel. With `wide`, indices have 64 bits.
+/// Renders an arranged kernel as the function `name`, without the functions that it calls; with `wide`, indices have 64 bits.
+/// As a `part` it is a function of the device that is told which block of how many it is.
 pub fn emit(
     kernel: &LoopKernel,
     form: Form,
     wide: bool,
     dtype_of: &dyn Fn(BufferId) -> DType,
     name: &str,
+    part: bool,
 ) -> CudaKernel {
     let mut writer = Writer::new(kernel, form, wide);
+    writer.part = part;
     let parameters = writer.parameters();
     let writes = kernel.writes();
     let list: Vec<String> = parameters
@@ -29,15 +32,15 @@ pub fn emit(
             format!("{constant}{}* {b}", scalar::storage(dtype_of(*b)))
         })
         .collect();
-    writer.line(&format!(
-        "extern \"C\" __global__ void __launch_bounds__({BLOCK}) {name}({}) {{",
-        list.join(", ")
-    ));
+    let list = list.join(", ");
+    writer.line(&match part {
+        false => format!("extern \"C\" __global__ void __launch_bounds__({BLOCK}) {name}({list}) {{"),
+        true => format!("__device__ __forceinline__ void {name}(int block, int blocks, {list}) {{"),
+    });
     writer.rows();
     writer.close();
-    let source = prelude::of(&writer.text) + &writer.text;
     CudaKernel {
-        source,
+        source: writer.text,
         entry: name.into(),
         grid: [form.grid(kernel.rows()) as u32, 1, 1],
         block: [BLOCK as u32, 1, 1],
@@ -47,12 +50,17 @@ pub fn emit(
     }
 }
 
+/// Points of a thread from which its loop is unrolled in part.
+const MANY_POINTS: usize = 16;
+
 /// The state of the text.
 pub(super) struct Writer<'a> {
     pub(super) kernel: &'a LoopKernel,
     pub(super) form: Form,
     /// The type of an index.
     pub(super) index: &'static str,
+    /// Whether the block's number is given by the caller.
+    part: bool,
     varies: Vec<bool>,
     stages: Vec<usize>,
     /// What some store needs.
@@ -80,6 +88,7 @@ impl<'a> Writer<'a> {
             kernel,
             form,
             index: if wide { "long long" } else { "int" },
+            part: false,
             varies: kernel.varies(),
             stages: kernel.stages(),
             live,
@@ -202,8 +211,8 @@ impl<'a> Writer<'a> {
         if self.slots > 0 {
             self.line("extern __shared__ long long shared[];");
         }
-        let block = if index == "int" { "(int)blockIdx.x" } else { "(long long)blockIdx.x" };
-        let stride = format!("({index})gridDim.x");
+        let (block, blocks) = if self.part { ("block", "blocks") } else { ("blockIdx.x", "gridDim.x") };
+        let (block, stride) = (format!("({index}){block}"), format!("({index}){blocks}"));
         let looped = |first: String, step: usize| {
             let by = if step == 1 { stride.clone() } else { format!("{stride} * {step}") };
             format!("for ({index} row = {first}; row < {rows}; row += {by}) {{")
@@ -216,7 +225,7 @@ impl<'a> Writer<'a> {
             }
             Form::Block => {
                 self.line("const int lane = threadIdx.x;");
-                self.line(&looped(block.into(), step));
+                self.line(&looped(block, step));
             }
             Form::Columns { .. } => {
                 // Threads beyond the last row work on it too, so that all meet at the barriers, and store nothing.
@@ -316,6 +325,10 @@ impl<'a> Writer<'a> {
         let lane = if threads == 1 { "0" } else { "lane" };
         let opened = if !taken {
             let start = if threads == 1 { "0".into() } else { format!("({index}){lane}") };
+            if each >= MANY_POINTS {
+                // Loads of several points are under way at a time.
+                self.line("#pragma unroll 8");
+            }
             self.line(&format!("for ({index} r = {start}; r < {n}; r += {threads}) {{"));
             1
         } else {

@@ -13,11 +13,14 @@ mod check;
 mod domain;
 mod emit;
 mod group;
-mod prelude;
+mod parts;
+pub(crate) mod prelude;
 mod reduce;
-mod scalar;
+pub(crate) mod scalar;
+pub(crate) mod split;
 
-pub use group::Form;
+pub use group::{BLOCK, Form};
+pub use parts::{Parts, render_parts};
 
 use onestep_ir::DType;
 use onestep_passes::schedule::{BufferId, LoopKernel};
@@ -87,11 +90,24 @@ pub fn render(
     dtype_of: &dyn Fn(BufferId) -> DType,
     name: &str,
 ) -> Result<CudaKernel, RenderError> {
+    let mut rendered = function(kernel, dtype_of, name, false)?;
+    rendered.source = prelude::of(&rendered.source) + &rendered.source;
+    Ok(rendered)
+}
+
+/// A kernel as a function, without those that it calls; as a `part` one of the device, whose first two parameters are the
+/// number of the block and of the blocks.
+fn function(
+    kernel: &LoopKernel,
+    dtype_of: &dyn Fn(BufferId) -> DType,
+    name: &str,
+    part: bool,
+) -> Result<CudaKernel, RenderError> {
     check::name(name)?;
     check::kernel(kernel, dtype_of)?;
     let (kernel, form) = group::arrange(domain::collapse(kernel));
     let wide = domain::needs_64_bits(&kernel)?;
-    let rendered = emit::emit(&kernel, form, wide, dtype_of, name);
+    let rendered = emit::emit(&kernel, form, wide, dtype_of, name, part);
     match rendered.shared_bytes as usize / (group::BLOCK * 8) {
         count if count > MOST_REDUCTIONS => Err(RenderError::TooManyReductions { count }),
         _ => Ok(rendered),

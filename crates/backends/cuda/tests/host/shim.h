@@ -44,8 +44,31 @@ template <class T> T __shfl_down_sync(unsigned, T value, int offset) {
 template <class T> T __shfl_sync(unsigned, T value, int lane) {
   return exchange(value, threadIdx.x / 32 * 32 + lane);
 }
+static unsigned __ballot_sync(unsigned, bool vote) {
+  slots[threadIdx.x] = vote;
+  turn();
+  unsigned votes = 0;
+  for (unsigned lane = 0; lane < 32; ++lane) votes |= (unsigned)slots[threadIdx.x / 32 * 32 + lane] << lane;
+  turn();
+  return votes;
+}
+static int __ffs(int x) { return __builtin_ffs(x); }
 static float __uint_as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); return x; }
 static double __longlong_as_double(long long bits) { double x; memcpy(&x, &bits, 8); return x; }
+
+static unsigned __float_as_uint(float x) { unsigned bits; memcpy(&bits, &x, 4); return bits; }
+// The nearest float towards zero.
+static float __double2float_rz(double x) {
+  float f = (float)x;
+  return std::fabs((double)f) > std::fabs(x) ? std::nextafterf(f, 0.0f) : f;
+}
+static float host_from_f16(unsigned short h) { _Float16 x; memcpy(&x, &h, 2); return (float)x; }
+static unsigned short host_to_f16(float x) { _Float16 y = (_Float16)x; unsigned short h; memcpy(&h, &y, 2); return h; }
+static unsigned short host_to_bf16(float x) {
+  unsigned bits = __float_as_uint(x);
+  if (x != x) return 0x7fff;
+  return (unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
 
 static void enter() {
   body();

@@ -1,0 +1,222 @@
+//! Programs with inputs and the interpreter's answers: every sample of the op table, larger cases of the library kernels, random
+//! graphs, and random training steps.
+
+use onestep_cuda::CudaTarget;
+use onestep_ir::interp::{self, Mode};
+use onestep_ir::testing::{
+    RandomOptions, Rng, difference, graph_of, operand_values, random_graph, random_inputs, random_state,
+};
+use onestep_ir::{Array, DType, Dense, Graph, GraphBuilder, Init, Op};
+use onestep_optim::rules::RULES;
+use onestep_optim::{Clip, Params, StepOptions, UnusedParameter, training_step};
+use onestep_passes::CompileError;
+use onestep_passes::pipeline::{Compiled, Options, compile};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A program under test.
+pub struct Case {
+    pub name: String,
+    pub compiled: Compiled,
+    pub inputs: Vec<Array>,
+    pub states: Vec<Array>,
+    /// Outputs of the graph, then states.
+    pub wants: Vec<Dense>,
+    /// The greatest difference, relative to the larger of 1 and the number.
+    pub tolerance: f64,
+}
+
+impl Case {
+    /// A graph on given inputs and state; the op that the target refuses.
+    pub fn new(
+        name: String,
+        graph: &Graph,
+        inputs: Vec<Array>,
+        state: BTreeMap<Arc<str>, Array>,
+        tolerance: f64,
+    ) -> Result<Case, String> {
+        let compiled = match compile(graph, &CudaTarget, &Options::default()) {
+            Ok(c) => c,
+            Err(CompileError::Unsupported { op, .. }) => return Err(op),
+            Err(e) => panic!("{name}: {e}\n{graph}"),
+        };
+        let dense: Vec<Dense> = inputs.iter().map(Dense::from_array).collect();
+        let before = state.iter().map(|(n, a)| (n.clone(), Dense::from_array(a))).collect();
+        let want =
+            interp::run(graph, &dense, &before, Mode::Declared).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let s = &compiled.schedule;
+        let states = s.states.iter().map(|p| state[&p.name].clone()).collect();
+        let wants =
+            want.outputs.iter().chain(s.states.iter().map(|p| &want.state[&p.name])).cloned().collect();
+        Ok(Case { name, compiled, inputs, states, wants, tolerance })
+    }
+
+    fn random(name: String, graph: &Graph, seed: u64, tolerance: f64) -> Case {
+        let state = random_state(graph, seed);
+        Case::new(name, graph, random_inputs(graph, seed), state, tolerance).expect("every op has a kernel")
+    }
+
+    /// How far results (outputs of the graph, then states) are from the interpreter's.
+    pub fn error(&self, got: &[Array]) -> f64 {
+        assert_eq!(got.len(), self.wants.len());
+        let one = |(got, want): (&Array, &Dense)| {
+            difference(&Dense { shape: want.shape.clone(), ..Dense::from_array(got) }, want)
+        };
+        got.iter().zip(&self.wants).map(one).fold(0.0, f64::max)
+    }
+
+    /// Outputs of the graph itself: the pipeline may add one.
+    pub fn outputs(&self) -> usize {
+        self.wants.len() - self.states.len()
+    }
+}
+
+/// By the widest rounding on the way.
+fn tolerance(graph: &Graph) -> f64 {
+    let of = |d: DType| match d {
+        DType::BF16 => 0.05,
+        DType::F16 => 0.01,
+        DType::F32 => 1e-4,
+        _ => 1e-9,
+    };
+    graph.values.iter().map(|v| of(v.ty.dtype)).fold(0.0, f64::max)
+}
+
+fn of_op(name: String, op: &Op, values: &[Dense]) -> Result<Case, String> {
+    let types: Vec<_> = values.iter().map(|v| v.ty()).collect();
+    let graph = graph_of(op, &types).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let inputs = values.iter().map(|v| v.to_array().expect("sizes agree")).collect();
+    Case::new(name, &graph, inputs, BTreeMap::new(), tolerance(&graph))
+}
+
+/// Every sample of the op table, and the ops of those that the target refuses.
+pub fn samples() -> (Vec<Case>, Vec<String>) {
+    let (mut cases, mut refused) = (vec![], vec![]);
+    for (i, sample) in Op::samples().iter().enumerate() {
+        if sample.operands.iter().any(|(ty, _)| ty.shape.sizes().is_none()) {
+            continue;
+        }
+        let values = operand_values(sample, i as u64);
+        match of_op(format!("{} {i}", sample.op.rule().name()), &sample.op, &values) {
+            Ok(case) => cases.push(case),
+            Err(op) => refused.push(op),
+        }
+    }
+    refused.dedup();
+    (cases, refused)
+}
+
+/// Sizes at which library kernels take their other paths: long rows, pieces of `k`, squares of every size.
+pub fn large() -> Vec<Case> {
+    use onestep_ir::ops::*;
+    let mut rng = Rng::new(5);
+    let mut real = |d: DType, shape: &[usize]| {
+        rng.dense(
+            &onestep_ir::Type::new(d, onestep_ir::Shape::fixed(shape)),
+            onestep_ir::op::Range::Real(-1.0, 1.0),
+        )
+    };
+    let mut cases = vec![];
+    let mut add = |name: &str, op: Op, values: &[Dense]| {
+        let mut case = of_op(name.into(), &op, values).expect("every op has a kernel");
+        case.tolerance = case.tolerance.max(1e-5);
+        cases.push(case);
+    };
+    for (m, n, k) in [(32, 10, 300), (70, 33, 17), (5, 700, 1), (1, 40, 1000), (300, 260, 20)] {
+        for d in [DType::F32, DType::F64, DType::BF16] {
+            let op = Matmul { transpose_a: m % 2 == 1, transpose_b: n % 2 == 0, dtype: d };
+            let a = if op.transpose_a { [k, m] } else { [m, k] };
+            let b = if op.transpose_b { [n, k] } else { [k, n] };
+            add(&format!("matmul {m}x{n}x{k} {d}"), op.into(), &[real(d, &a), real(d, &b)]);
+        }
+    }
+    for reverse in [false, true] {
+        let op = Cumulative { kind: ReduceKind::Sum, axis: 1, exclusive: reverse, reverse };
+        add("cumsum 3x700x2", op.into(), &[real(DType::F32, &[3, 700, 2])]);
+    }
+    for kind in [ArgKind::Max, ArgKind::Min] {
+        add("argreduce 3x1000", ArgReduce { kind, axis: 1 }.into(), &[real(DType::F32, &[3, 1000])]);
+    }
+    for (d, kind) in
+        [(DType::F32, ReduceKind::Sum), (DType::BF16, ReduceKind::Sum), (DType::F64, ReduceKind::Max)]
+    {
+        for (shape, axes) in
+            [([1usize, 40_001, 1], vec![0, 1]), ([3, 16_500, 2], vec![1]), ([1000, 3, 20], vec![0, 2])]
+        {
+            let op = Reduce { kind, axes };
+            add(&format!("{kind:?} {shape:?} {d}"), op.into(), &[real(d, &shape)]);
+        }
+    }
+    let window = Window { stride: vec![2, 1], low: vec![1, 1], high: vec![1, 1], dilation: vec![1, 2] };
+    let convolution = Convolution { window, groups: 2 };
+    let (x, w) = (real(DType::F32, &[5, 8, 12, 11]), real(DType::F32, &[6, 4, 3, 3]));
+    let y = real(DType::F32, &[5, 6, 6, 9]);
+    let Convolution { window, groups } = convolution.clone();
+    let input_grad = ConvolutionInputGrad { window: window.clone(), groups, input_size: vec![12, 11] };
+    let weight_grad = ConvolutionWeightGrad { window, groups, kernel_size: vec![3, 3] };
+    add("convolution", convolution.into(), &[x.clone(), w.clone()]);
+    add("convolution_input_grad", input_grad.into(), &[y.clone(), w]);
+    add("convolution_weight_grad", weight_grad.into(), &[x, y]);
+    let ids = Dense::from_ints(DType::I32, &[90], (0..90).map(|i| i * i % 7).collect());
+    let (table, rows) = (real(DType::F32, &[7, 300]), real(DType::F32, &[90, 300]));
+    add("scatter_add 7x300", ScatterAdd { axis: 0 }.into(), &[table, ids, rows]);
+    cases
+}
+
+/// Random graphs.
+pub fn random(seeds: std::ops::Range<u64>) -> Vec<Case> {
+    let one = |seed| {
+        let graph = random_graph(seed, RandomOptions::default());
+        Case::random(format!("random graph {seed}"), &graph, seed, 1e-3)
+    };
+    seeds.map(one).collect()
+}
+
+/// Training steps of random graphs, each rule in turn.
+pub fn steps(seeds: std::ops::Range<u64>) -> Vec<Case> {
+    let one = |seed: u64| {
+        let options = RandomOptions { steps: 16, integers: seed % 2 == 0, ..RandomOptions::default() };
+        let mut graph = random_graph(seed, options);
+        graph.updates.clear();
+        graph.guard = None;
+        let params: Vec<String> = graph.states.iter().map(|s| s.name.to_string()).collect();
+        let rule = (RULES[seed as usize % RULES.len()].with_lr)(0.01);
+        let clip = (seed % 5 < 3).then_some(Clip::GlobalNorm(1.0));
+        let options = StepOptions { clip, unused: UnusedParameter::Zero, ..StepOptions::default() };
+        let step = training_step(&graph, "loss", Params::Paths(params), &*rule, &options).ok()?;
+        Some(Case::random(format!("training step {seed}"), &step.graph, seed, 2e-2))
+    };
+    seeds.filter_map(one).collect()
+}
+
+/// A classifier's training step by Adam: 784 pixels, `hidden` units, 10 classes.
+pub fn classifier(batch: usize, hidden: usize) -> Case {
+    let g = GraphBuilder::new("mlp");
+    let x = g.input("x", DType::F32, [batch, 784]);
+    let y = g.input("y", DType::I32, [batch]);
+    let dense = [(784, hidden, "fc1"), (hidden, 10, "fc2")];
+    let mut h = x;
+    for (i, (from, to, name)) in dense.into_iter().enumerate() {
+        let bound = (from as f64).powf(-0.5);
+        let init = Init::Uniform { low: -bound, high: bound };
+        let w = g.parameter(&format!("{name}.weight"), &[to, from], init);
+        let b = g.parameter(&format!("{name}.bias"), &[to], init);
+        h = h.matmul_t(w, false, true) + b;
+        h = if i == 0 { h.relu() } else { h };
+    }
+    g.output("loss", h.cross_entropy(y));
+    let graph = g.build().expect("the graph is well formed");
+    let adam = RULES.iter().find(|r| r.name == "adam").expect("there is Adam");
+    let options = StepOptions::default();
+    let step = training_step(&graph, "loss", Params::All, &*(adam.with_lr)(1e-3), &options).expect("a step");
+    let labels: Vec<i32> = (0..batch as i32).map(|i| i * 7 % 10).collect();
+    let mut inputs = random_inputs(&step.graph, 3);
+    inputs[1] = Array::new(&[batch], &labels).expect("sizes agree");
+    let first = |s: &onestep_ir::StatePort| {
+        let ty = step.graph.ty(s.value);
+        (s.name.clone(), s.init.array(ty.dtype, &ty.sizes(), 1, &s.name).expect("sizes agree"))
+    };
+    let state = step.graph.states.iter().map(first).collect();
+    Case::new(format!("classifier 784-{hidden}-10, batch {batch}"), &step.graph, inputs, state, 1e-3)
+        .expect("every op has a kernel")
+}

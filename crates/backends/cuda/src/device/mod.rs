@@ -1,0 +1,115 @@
+//! A CUDA device: what is opened once, and shared by all programs.
+
+mod blas;
+mod bound;
+mod compile;
+mod memory;
+mod program;
+
+pub use bound::CudaBound;
+pub use memory::Memory;
+pub use program::CudaProgram;
+
+use crate::CudaError;
+use blas::Blas;
+use cudarc::driver::{CudaContext, CudaStream, sys};
+use cudarc::{cublaslt, nvrtc};
+use std::sync::Arc;
+
+/// An open device: context, stream, and the libraries.
+pub struct CudaDevice {
+    context: Arc<CudaContext>,
+    stream: Arc<CudaStream>,
+    blas: Option<Blas>,
+    name: String,
+    architecture: String,
+}
+
+impl std::fmt::Debug for CudaDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.name, self.architecture)
+    }
+}
+
+/// A library that the backend uses, and whether it was found.
+#[derive(Clone, Debug)]
+pub struct Library {
+    /// Its file.
+    pub file: &'static str,
+    /// What it is for.
+    pub purpose: &'static str,
+    /// Whether it can be loaded.
+    pub found: bool,
+}
+
+const DRIVER: &str = "libcuda.so.1";
+const NVRTC: &str = "libnvrtc.so";
+const BLAS: &str = "libcublasLt.so";
+
+/// The libraries and whether each was found. Opens no device.
+pub fn libraries() -> [Library; 3] {
+    // SAFETY: each only tries to open the library by its usual names.
+    let (driver, compiler, blas) = unsafe {
+        (sys::is_culib_present(), nvrtc::sys::is_culib_present(), cublaslt::sys::is_culib_present())
+    };
+    [
+        Library { file: DRIVER, purpose: "the driver: needed", found: driver },
+        Library { file: NVRTC, purpose: "compiles kernels: needed", found: compiler },
+        Library {
+            file: BLAS,
+            purpose: "fast matrix products; without it the crate's own kernels",
+            found: blas,
+        },
+    ]
+}
+
+/// The error of a call of the driver.
+pub(crate) fn driver(call: &'static str) -> impl Fn(cudarc::driver::DriverError) -> CudaError {
+    move |e| CudaError::Driver { call, message: e.to_string() }
+}
+
+impl CudaDevice {
+    /// Opens device `ordinal`.
+    pub fn open(ordinal: usize) -> Result<Arc<CudaDevice>, CudaError> {
+        let [driver_library, compiler, blas] = libraries();
+        if !driver_library.found {
+            let remedy = "install NVIDIA's driver, or use the CPU";
+            return Err(CudaError::Missing { library: DRIVER, remedy });
+        }
+        if !compiler.found {
+            let remedy = "install the CUDA toolkit, or name its lib folder in LD_LIBRARY_PATH";
+            return Err(CudaError::Missing { library: NVRTC, remedy });
+        }
+        let context = CudaContext::new(ordinal).map_err(driver("opening the device"))?;
+        // SAFETY: all work of a device is on one stream, so no event need order it.
+        unsafe { context.disable_event_tracking() };
+        let (major, minor) = context.compute_capability().map_err(driver("asking for its capability"))?;
+        // From Hopper on, instructions of one architecture alone have a suffix.
+        let suffix = if major >= 9 { "a" } else { "" };
+        let stream = context.new_stream().map_err(driver("creating a stream"))?;
+        let name = context.name().map_err(driver("asking for its name"))?;
+        let blas = if blas.found { Some(Blas::new()?) } else { None };
+        let architecture = format!("sm_{major}{minor}{suffix}");
+        Ok(Arc::new(CudaDevice { context, stream, blas, name, architecture }))
+    }
+
+    /// Its name, as NVIDIA gives it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its architecture, such as `sm_90a`.
+    pub fn architecture(&self) -> &str {
+        &self.architecture
+    }
+
+    /// Bytes of its memory: free, and in all.
+    pub fn memory(&self) -> Result<(usize, usize), CudaError> {
+        self.context.mem_get_info().map_err(driver("asking for free memory"))
+    }
+
+    /// Waits until all work is done.
+    pub fn synchronize(&self) -> Result<(), CudaError> {
+        self.stream.synchronize().map_err(driver("waiting for the device"))
+    }
+}

@@ -1,0 +1,73 @@
+//! Matrix products: as the vendor's library wants them described, and by the tiles of this crate for what it does not take.
+
+use super::text::{load, store};
+use super::tiles::Tiles;
+use super::{Context, Launches};
+use crate::code::{Address, Product, Space};
+use crate::error::CudaError;
+use onestep_passes::schedule::MatmulKernel;
+
+/// A product of a schedule, checked.
+pub(crate) fn product(m: &MatmulKernel, context: &Context<'_>) -> Result<Product, CudaError> {
+    let dtype = context.check_view(&m.lhs, "the left factor")?;
+    let right = context.check_view(&m.rhs, "the right factor")?;
+    let (l, r) = (&m.lhs, &m.rhs);
+    let fits = l.shape.len() == 3
+        && r.shape.len() == 3
+        && l.shape[0] == r.shape[0]
+        && l.shape[2] == r.shape[1]
+        && right == dtype
+        && dtype.is_float();
+    if !fits {
+        let why = format!("{dtype}{:?} times {right}{:?}", l.shape, r.shape);
+        return Err(CudaError::Operand { what: "a factor", why });
+    }
+    let (batch, rows, columns, depth) = m.sizes();
+    let out = context.schedule.buffers.get(m.out.index());
+    let Some(out) = out.filter(|o| o.numel() == batch * rows * columns && o.dtype.is_float()) else {
+        let why = format!("{} does not hold {dtype}{:?} times {:?}", m.out, l.shape, r.shape);
+        return Err(CudaError::Operand { what: "the result", why });
+    };
+    let (lhs, rhs, out_at) = (context.of(l), context.of(r), context.result(m.out));
+    let bytes = dtype.size();
+    // What every address and batch is a multiple of: an iteration of a scan may put it at any element.
+    let aligned = |a: Address, batch: usize| match a.space {
+        Space::Body(_) => bytes,
+        _ => 1 << (a.offset | batch * bytes | 256).trailing_zeros(),
+    };
+    let aligned =
+        aligned(lhs, l.strides[0]).min(aligned(rhs, r.strides[0])).min(aligned(out_at, rows * columns));
+    Ok(Product {
+        aligned,
+        sizes: [batch, rows, columns, depth],
+        dtype,
+        result: out.dtype,
+        lhs: (lhs, [l.strides[0], l.strides[1], l.strides[2]]),
+        rhs: (rhs, [r.strides[0], r.strides[1], r.strides[2]]),
+        out: out_at,
+    })
+}
+
+/// The product by tiles.
+pub(crate) fn own(p: &Product) -> Launches {
+    let [batch, rows, columns, depth] = p.sizes;
+    let place = |[b, i, j]: [usize; 3], names: [&str; 2]| {
+        format!("b * (word){b} + {} * (word){i} + {} * (word){j}", names[0], names[1])
+    };
+    let far = |[b, i, j]: [usize; 3], [x, y]: [usize; 2]| batch * b + x * i + y * j;
+    Tiles {
+        batch,
+        rows,
+        columns,
+        depth,
+        dtype: p.dtype,
+        left: format!("          x = {};\n", load(p.dtype, 0, &place(p.lhs.1, ["i", "k"]))),
+        right: format!("          x = {};\n", load(p.dtype, 1, &place(p.rhs.1, ["k", "j"]))),
+        along: [p.lhs.1[2] == 1, p.rhs.1[1] == 1],
+        store: format!("          {}", store(p.result, 2, &format!("(b * {rows} + i) * {columns} + j"), "x")),
+        dtypes: &[p.dtype, p.dtype, p.result],
+        arguments: vec![p.lhs.0, p.rhs.0, p.out],
+        largest: far(p.lhs.1, [rows, depth]).max(far(p.rhs.1, [depth, columns])),
+    }
+    .compile()
+}

@@ -1,0 +1,313 @@
+//! A schedule and its plan as [`Code`]: kernels become launches, buffers become addresses.
+//!
+//! The iterations of a scan are steps like others: the body is lowered once, over addresses of its own buffers, and repeated
+//! with the places that these have in each iteration.
+
+use crate::code::{Address, Code, Launch, NAME, Product, Space, Step};
+use crate::error::CudaError;
+use crate::library::{self, Context};
+use crate::render::render_parts;
+use crate::render::split::split;
+use onestep_ir::DType;
+use onestep_passes::plan::{Place, Plan};
+use onestep_passes::schedule::{
+    BufferId, BufferKind, Kernel, LoopKernel, MatmulKernel, ScanKernel, Schedule, View,
+};
+use std::collections::BTreeSet;
+
+/// Parameters of a launch, at most: 8 bytes each of the 4096 that every device takes.
+const MOST_PARAMETERS: usize = 448;
+
+/// Lowers a schedule. `vendor` says which products the vendor's library takes; the others get a kernel of this crate.
+pub fn lower(schedule: &Schedule, plan: &Plan, vendor: &dyn Fn(&Product) -> bool) -> Result<Code, CudaError> {
+    let mut code = Code::new(plan.arena_bytes);
+    let mut inputs = vec![];
+    for (_, b) in &schedule.inputs {
+        inputs.push(Address { space: Space::Inputs, offset: code.input_bytes });
+        code.input_bytes = (code.input_bytes + schedule.buffer(*b).bytes()).next_multiple_of(256);
+    }
+    let state = |n| Address { space: Space::State(n), offset: 0 };
+    let arena = Address { space: Space::Arena, offset: 0 };
+    let homes = homes(schedule, plan, &mut code, &|n| inputs[n], &state, arena)?;
+    code.homes = homes.clone();
+    code.labels = schedule.kernels.iter().map(label).collect();
+    let (mut out, mut own) = (vec![], Lowering { code, vendor });
+    for (number, kernel) in schedule.kernels.iter().enumerate() {
+        let at = |e| CudaError::Kernel { kernel: number, source: Box::new(e) };
+        own.kernel(kernel, schedule, &homes, &mut out).map_err(at)?;
+        for step in out.drain(..) {
+            own.code.push(number, step)?;
+        }
+    }
+    for step in commits(schedule, plan, &homes, &state) {
+        own.code.push(schedule.kernels.len(), step)?;
+    }
+    Ok(own.code)
+}
+
+/// Where a plan puts every buffer, given where inputs, states and arena are.
+fn homes(
+    schedule: &Schedule,
+    plan: &Plan,
+    code: &mut Code,
+    input: &dyn Fn(usize) -> Address,
+    state: &dyn Fn(usize) -> Address,
+    arena: Address,
+) -> Result<Vec<Address>, CudaError> {
+    let pairs = schedule.buffers.iter().zip(&plan.places);
+    pairs
+        .map(|(buffer, place)| match (*place, &buffer.kind) {
+            (Place::Input(n), _) => Ok(input(n)),
+            (Place::State(n), _) => Ok(state(n)),
+            (Place::Arena(offset), _) => Ok(arena.plus(offset)),
+            (Place::Constant, BufferKind::Constant(array)) => Ok(code.constant(array.bytes())),
+            (Place::Constant, _) => {
+                let why = format!("the constant '{}' has no value", buffer.name);
+                Err(CudaError::Operand { what: "a buffer", why })
+            }
+        })
+        .collect()
+}
+
+/// The copies of new state that was computed elsewhere.
+fn commits(
+    schedule: &Schedule,
+    plan: &Plan,
+    homes: &[Address],
+    state: &dyn Fn(usize) -> Address,
+) -> Vec<Step> {
+    let copy = |&(b, n): &(BufferId, usize)| Step::Copy {
+        from: homes[b.index()],
+        to: state(n),
+        bytes: schedule.buffer(b).bytes(),
+    };
+    plan.commits.iter().map(copy).filter(|s| !matches!(s, Step::Copy { bytes: 0, .. })).collect()
+}
+
+struct Lowering<'a> {
+    code: Code,
+    vendor: &'a dyn Fn(&Product) -> bool,
+}
+
+impl Lowering<'_> {
+    /// The steps of a kernel.
+    fn kernel(
+        &mut self,
+        kernel: &Kernel,
+        schedule: &Schedule,
+        homes: &[Address],
+        out: &mut Vec<Step>,
+    ) -> Result<(), CudaError> {
+        let context = Context { schedule, homes };
+        let launches = match kernel {
+            Kernel::Loops(parts) => return self.loops(parts, &context, out),
+            Kernel::Scan(s) => return self.scan(s, &context, out),
+            Kernel::Matmul(m) => {
+                self.product(m, &context, out)?;
+                return self.loops(m.epilogue.as_deref().map_or(&[], std::slice::from_ref), &context, out);
+            }
+            Kernel::Library(l) => library::compile(l, &context)?,
+        };
+        self.launches(launches, out);
+        Ok(())
+    }
+
+    fn launches(&mut self, launches: library::Launches, out: &mut Vec<Step>) {
+        self.code.scratch_bytes = self.code.scratch_bytes.max(launches.scratch_bytes);
+        out.extend(launches.list.into_iter().map(|l| self.code.launch(l)));
+    }
+
+    /// Loop kernels that do not depend on each other: one launch, and a second one for those whose rows are long.
+    fn loops(
+        &mut self,
+        parts: &[LoopKernel],
+        context: &Context<'_>,
+        out: &mut Vec<Step>,
+    ) -> Result<(), CudaError> {
+        let buffers = &context.schedule.buffers;
+        let mut homes = context.homes.to_vec();
+        let mut dtypes: Vec<DType> = buffers.iter().map(|b| b.dtype).collect();
+        let (mut first, mut second, mut scratch) = (vec![], vec![], 0usize);
+        for part in parts {
+            let Some(cut) = split(part, homes.len() as u32) else {
+                first.push(part.clone());
+                continue;
+            };
+            for (dtype, elements) in cut.between {
+                homes.push(Address { space: Space::Scratch, offset: scratch });
+                dtypes.push(dtype);
+                scratch = (scratch + elements * dtype.size()).next_multiple_of(256);
+            }
+            first.push(cut.pieces);
+            second.push(cut.rest);
+        }
+        self.code.scratch_bytes = self.code.scratch_bytes.max(scratch);
+        self.grouped(&first, &homes, &dtypes, out)?;
+        self.grouped(&second, &homes, &dtypes, out)
+    }
+
+    /// Loop kernels as one launch, unless they have too many buffers for one.
+    fn grouped(
+        &mut self,
+        parts: &[LoopKernel],
+        homes: &[Address],
+        dtypes: &[DType],
+        out: &mut Vec<Step>,
+    ) -> Result<(), CudaError> {
+        let mut start = 0;
+        while start < parts.len() {
+            let mut buffers = BTreeSet::new();
+            let mut end = start;
+            while let Some(part) = parts.get(end) {
+                buffers.extend(part.reads().into_iter().chain(part.writes()));
+                if buffers.len() > MOST_PARAMETERS && end > start {
+                    break;
+                }
+                end += 1;
+            }
+            let rendered = render_parts(&parts[start..end], &|b| dtypes[b.index()], NAME)?;
+            out.push(self.code.launch(Launch {
+                source: rendered.source,
+                grid: rendered.grid as usize,
+                shared_bytes: rendered.shared_bytes as usize,
+                arguments: rendered.parameters.iter().map(|b| homes[b.index()]).collect(),
+            }));
+            start = end;
+        }
+        Ok(())
+    }
+
+    fn product(
+        &mut self,
+        m: &MatmulKernel,
+        context: &Context<'_>,
+        out: &mut Vec<Step>,
+    ) -> Result<(), CudaError> {
+        let product = library::matmul::product(m, context)?;
+        let [batch, rows, columns, k] = product.sizes;
+        if batch * rows * columns == 0 {
+            return Ok(());
+        }
+        if k > 0 && (self.vendor)(&product) {
+            out.push(Step::Product(product));
+            return Ok(());
+        }
+        self.launches(library::matmul::own(&product), out);
+        Ok(())
+    }
+
+    fn scan(
+        &mut self,
+        scan: &ScanKernel,
+        context: &Context<'_>,
+        out: &mut Vec<Step>,
+    ) -> Result<(), CudaError> {
+        for view in scan.operands() {
+            context.check_view(view, "an operand of a scan")?;
+        }
+        if let Some(why) = scan.fault(context.schedule) {
+            return Err(CudaError::Operand { what: "a scan", why });
+        }
+        let (body, plan) = (&scan.body, &scan.plan);
+        // Buffers of the body that share a place are one.
+        let place = |i: usize| plan.places.iter().position(|p| *p == plan.places[i]).unwrap_or(i);
+        let own = |i: usize| match plan.places[i] {
+            Place::Constant => i,
+            _ => place(i),
+        };
+        let symbols: Vec<Address> =
+            (0..body.buffers.len()).map(|i| Address { space: Space::Body(own(i)), offset: 0 }).collect();
+        let mut steps = vec![];
+        for kernel in &body.kernels {
+            self.kernel(kernel, body, &symbols, &mut steps)?;
+        }
+        let state_symbol = |n: usize| symbols[body.states[n].buffer.index()];
+        steps.extend(commits(body, plan, &symbols, &state_symbol));
+
+        let size = |b: BufferId| context.schedule.buffer(b).dtype.size();
+        let at = |v: &View, slice: usize| {
+            context.homes[v.buffer.index()].plus((v.offset + slice) * size(v.buffer))
+        };
+        let carries = scan.carries.len();
+        for (view, result) in scan.carries.iter().zip(&scan.results) {
+            let (from, to) = (at(view, 0), context.homes[result.index()]);
+            let bytes = context.schedule.buffer(*result).bytes();
+            if from != to && bytes > 0 {
+                out.push(Step::Copy { from, to, bytes });
+            }
+        }
+        let arena =
+            scan.arena.map_or(Address { space: Space::Scratch, offset: 0 }, |b| context.homes[b.index()]);
+        let constants = homes(body, plan, &mut self.code, &|_| arena, &|_| arena, arena)?;
+        for iteration in scan.order() {
+            if out.len() + steps.len() > crate::code::MOST_STEPS {
+                return Err(CudaError::TooManySteps { most: crate::code::MOST_STEPS });
+            }
+            let input = |n: usize| match scan.sequences.get(n) {
+                Some(v) => at(v, iteration * v.strides[0]),
+                None => at(&scan.constants[n - scan.sequences.len()], 0),
+            };
+            let state = |n: usize| {
+                let bytes = body.buffer(body.states[n].buffer).bytes();
+                let step = if n < carries { 0 } else { bytes };
+                context.homes[scan.results[n].index()].plus(iteration * step)
+            };
+            let real: Vec<Address> = plan
+                .places
+                .iter()
+                .zip(&constants)
+                .map(|(place, constant)| match *place {
+                    Place::Input(n) => input(n),
+                    Place::State(n) => state(n),
+                    Place::Arena(offset) => arena.plus(offset),
+                    Place::Constant => *constant,
+                })
+                .collect();
+            out.extend(steps.iter().map(|s| placed(s, &real)));
+        }
+        Ok(())
+    }
+}
+
+/// A step of a scan's body in an iteration, where its buffers are at `real`.
+fn placed(step: &Step, real: &[Address]) -> Step {
+    let of = |a: &Address| match a.space {
+        Space::Body(n) => real[n].plus(a.offset),
+        _ => *a,
+    };
+    match step {
+        Step::Launch { kernel, grid, arguments } => {
+            Step::Launch { kernel: *kernel, grid: *grid, arguments: arguments.iter().map(of).collect() }
+        }
+        Step::Copy { from, to, bytes } => Step::Copy { from: of(from), to: of(to), bytes: *bytes },
+        Step::Product(p) => Step::Product(Product {
+            lhs: (of(&p.lhs.0), p.lhs.1),
+            rhs: (of(&p.rhs.0), p.rhs.1),
+            out: of(&p.out),
+            ..p.clone()
+        }),
+    }
+}
+
+/// A kernel in reports.
+fn label(kernel: &Kernel) -> String {
+    match kernel {
+        Kernel::Loops(parts) => match &parts[..] {
+            [one] => {
+                let (p, r) = one.extents.split_at(one.parallel);
+                let reduced = if r.is_empty() { String::new() } else { format!(" reduce {r:?}") };
+                format!("loop {p:?}{reduced}, {} expressions", one.body.len())
+            }
+            many => format!("{} loops", many.len()),
+        },
+        Kernel::Matmul(m) => {
+            let (batch, rows, columns, k) = m.sizes();
+            format!("matmul {batch}x{rows}x{columns}x{k}")
+        }
+        Kernel::Library(l) => {
+            let shapes: Vec<String> = l.operands.iter().map(|v| format!("{:?}", v.shape)).collect();
+            format!("{} {}", l.op.rule().name(), shapes.join(" "))
+        }
+        Kernel::Scan(s) => format!("scan of {} iterations, {} kernels", s.length, s.body.kernels.len()),
+    }
+}

@@ -1,0 +1,185 @@
+//! Whole programs run on the host: their kernels are compiled by g++ behind a small header, and the launches are made one after
+//! the other over the addresses that [`lower`] gave. The results are compared with the interpreter's.
+//!
+//! Where there is no g++, the test says so and passes.
+
+#[allow(dead_code)]
+#[path = "../examples/graph_check/cases.rs"]
+mod cases;
+
+use cases::Case;
+use onestep_cuda::code::{Address, Code, Space, Step};
+use onestep_cuda::lower::lower;
+use onestep_ir::Array;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+
+#[test]
+fn samples_of_the_op_table() {
+    let (cases, refused) = cases::samples();
+    assert!(refused.is_empty(), "{refused:?}");
+    assert!(cases.len() > 400, "{}", cases.len());
+    check(&cases);
+}
+
+#[test]
+fn library_kernels_of_every_size() {
+    check(&cases::large());
+}
+
+#[test]
+fn random_programs() {
+    check(&cases::random(0..30));
+}
+
+#[test]
+fn random_training_steps() {
+    let cases = cases::steps(0..24);
+    assert!(cases.len() > 12, "{}", cases.len());
+    check(&cases);
+}
+
+#[test]
+fn a_classifier_learns_in_a_few_launches() {
+    let case = cases::classifier(4, 16);
+    let code = lowered(&case);
+    assert!(code.steps.len() <= 24, "{} launches", code.steps.len());
+    check(&[case]);
+}
+
+fn lowered(case: &Case) -> Code {
+    lower(&case.compiled.schedule, &case.compiled.plan, &|_| false)
+        .unwrap_or_else(|e| panic!("{}: {e}", case.name))
+}
+
+fn check(cases: &[Case]) {
+    if Command::new("g++").arg("--version").stdout(Stdio::null()).status().is_err() {
+        eprintln!("skipped: there is no g++");
+        return;
+    }
+    let codes: Vec<Code> = cases.iter().map(lowered).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join("programs.cpp"), folder.path().join("programs"));
+    std::fs::write(&source, program_text(cases, &codes)).unwrap();
+    let done = Command::new("g++")
+        .args(["-std=c++17", "-O1", "-w", "-ffp-contract=off", "-o"])
+        .args([&program, &source])
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+
+    let mut child = Command::new(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut bytes: Vec<u8> = vec![];
+    for (case, code) in cases.iter().zip(&codes) {
+        let mut inputs = vec![0; code.input_bytes];
+        for (a, (_, b)) in case.inputs.iter().zip(&case.compiled.schedule.inputs) {
+            let at = code.homes[b.index()].offset;
+            inputs[at..at + a.bytes().len()].copy_from_slice(a.bytes());
+        }
+        bytes.extend(inputs);
+        bytes.extend(&code.constants);
+        case.states.iter().for_each(|a| bytes.extend(a.bytes()));
+    }
+    let feeding = std::thread::spawn(move || input.write_all(&bytes));
+    let mut results = vec![];
+    child.stdout.take().unwrap().read_to_end(&mut results).unwrap();
+    feeding.join().unwrap().unwrap();
+    assert!(child.wait().unwrap().success());
+
+    let mut at = 0;
+    for case in cases {
+        let s = &case.compiled.schedule;
+        let outputs = s.outputs[..case.outputs()].iter().map(|(_, b)| s.buffer(*b));
+        let states = s.states.iter().map(|st| s.buffer(st.buffer));
+        let got: Vec<Array> = outputs
+            .chain(states)
+            .map(|b| {
+                at += b.bytes();
+                Array::from_bytes(b.dtype, &b.shape, &results[at - b.bytes()..at]).unwrap()
+            })
+            .collect();
+        let error = case.error(&got);
+        assert!(error <= case.tolerance, "{}: error {error:e}\n{got:?}\n{:?}\n{s}", case.name, case.wants);
+    }
+    assert_eq!(at, results.len());
+}
+
+/// All kernels, each once, and a function for each program.
+fn program_text(cases: &[Case], codes: &[Code]) -> String {
+    let mut text = format!("#include \"{}/tests/host/shim.h\"\n", env!("CARGO_MANIFEST_DIR"));
+    let mut kernels = BTreeMap::new();
+    codes.iter().flat_map(|c| &c.kernels).for_each(|k| {
+        kernels.insert(&k.name, k);
+    });
+    for (name, k) in kernels {
+        let shared = k.shared_bytes / 8 + 1;
+        let _ =
+            write!(text, "namespace n_{name} {{\nlong long shared[{shared}];\n{}}}\n", on_host(&k.source));
+    }
+    for (i, (case, code)) in cases.iter().zip(codes).enumerate() {
+        let s = &case.compiled.schedule;
+        let areas = [code.input_bytes, code.constants.len()].map(|n| format!("take({n})"));
+        let _ = writeln!(
+            text,
+            "void program{i}() {{\nstd::vector<char> inputs = {}, constants = {};",
+            areas[0], areas[1]
+        );
+        let states: Vec<String> = case.states.iter().map(|a| format!("take({})", a.bytes().len())).collect();
+        let _ = writeln!(text, "std::vector<std::vector<char>> state = {{{}}};", states.join(", "));
+        // What was never written is not 0.
+        let _ = writeln!(
+            text,
+            "std::vector<char> arena({}, 0x5a), scratch({}, 0x5a);",
+            code.arena_bytes + 1,
+            code.scratch_bytes + 1
+        );
+        for (_, step) in &code.steps {
+            match step {
+                Step::Launch { kernel, grid, arguments } => {
+                    let name = &code.kernels[*kernel].name;
+                    let list: Vec<String> =
+                        arguments.iter().map(|a| format!("Any{{{}}}", address(a))).collect();
+                    let _ =
+                        writeln!(text, "launch({grid}, [&] {{ n_{name}::{name}({}); }});", list.join(", "));
+                }
+                Step::Copy { from, to, bytes } => {
+                    let _ = writeln!(text, "memmove({}, {}, {bytes});", address(to), address(from));
+                }
+                Step::Product(_) => unreachable!("no product is the vendor's"),
+            }
+        }
+        for (_, b) in &s.outputs[..case.outputs()] {
+            let from = address(&code.homes[b.index()]);
+            let _ = writeln!(text, "fwrite({from}, 1, {}, stdout);", s.buffer(*b).bytes());
+        }
+        text += "for (auto& x : state) give(x);\n}\n";
+    }
+    text += "int main() {\n";
+    (0..cases.len()).for_each(|i| {
+        let _ = writeln!(text, "program{i}();");
+    });
+    text + "}\n"
+}
+
+fn address(a: &Address) -> String {
+    let area = match a.space {
+        Space::Inputs => "inputs".into(),
+        Space::State(n) => format!("state[{n}]"),
+        Space::Constants => "constants".into(),
+        Space::Arena => "arena".into(),
+        Space::Scratch => "scratch".into(),
+        Space::Body(_) => unreachable!("iterations have real addresses"),
+    };
+    format!("({area}.data() + {})", a.offset)
+}
+
+/// The conversions that are instructions of the device, by functions of the shim.
+fn on_host(source: &str) -> String {
+    source
+        .replace("asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(x) : \"h\"(h))", "x = host_from_f16(h)")
+        .replace("asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(x))", "h = host_to_f16(x)")
+        .replace("asm(\"cvt.rn.bf16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(x))", "h = host_to_bf16(x)")
+}
