@@ -67,6 +67,27 @@ impl Device {
         }
     }
 
+    /// Every device that this build knows, by name, with what it is or why it cannot be used; then the libraries that it asks
+    /// for, each with whether it was found.
+    pub fn survey() -> Vec<(&'static str, String)> {
+        let said = |device: Result<Device, Error>| match device {
+            Ok(device) => format!("{device:?}"),
+            Err(e) => format!("not usable: {e}"),
+        };
+        let mut all = vec![("cpu", said(Device::cpu()))];
+        #[cfg(feature = "cuda")]
+        {
+            all.push(("cuda", said(Device::cuda())));
+            for l in onestep_cuda::device::libraries() {
+                let found = if l.found { "found" } else { "missing" };
+                all.push((l.file, format!("{found} ({})", l.purpose)));
+            }
+        }
+        #[cfg(not(feature = "cuda"))]
+        all.push(("cuda", said(Device::named("cuda", None))));
+        all
+    }
+
     /// Its name.
     pub fn name(&self) -> &'static str {
         self.target().name()
@@ -97,5 +118,29 @@ impl Device {
             #[cfg(feature = "cuda")]
             Kind::Cuda(_) => &CudaTarget,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_survey_names_every_device() {
+        let all = Device::survey();
+        assert!(all[0].0 == "cpu" && all[0].1.contains("threads"), "{all:?}");
+        assert_eq!(all[1].0, "cuda");
+    }
+
+    #[test]
+    fn devices_by_name() {
+        assert_eq!(Device::named("cpu", Some(2)).unwrap().threads(), 2);
+        let error = |name| Device::named(name, None).unwrap_err().to_string();
+        assert!(error("tpu").starts_with("there is no device 'tpu' in this build; use 'cpu'"));
+        #[cfg(not(feature = "cuda"))]
+        assert_eq!(
+            error("cuda"),
+            "there is no device 'cuda' in this build; build with the feature `cuda`, or use 'cpu'"
+        );
     }
 }

@@ -59,6 +59,8 @@ pub enum Command {
                             be compared."
     )]
     Bisect(BisectArgs),
+    /// List the devices of this build, and the libraries that they need.
+    Doctor,
 }
 
 /// What `train` can train.

@@ -3,6 +3,7 @@
 pub mod args;
 pub mod bench;
 pub mod bisect;
+pub mod doctor;
 pub mod facts;
 pub mod inspect;
 pub mod models;
@@ -98,6 +99,7 @@ pub fn run(cli: Cli) -> Result<ExitCode, CommandError> {
         Command::Inspect(args) => inspect::inspect(&args),
         Command::Bench(args) => bench::bench(&args),
         Command::Bisect(args) => return bisect::bisect(&args),
+        Command::Doctor => doctor::doctor(),
     };
     done.map(|()| ExitCode::SUCCESS)
 }

@@ -183,3 +183,16 @@ fn diverges(more: &str) {
         assert!(state.get(name).unwrap().to_f64().iter().all(|x| x.is_finite()), "{name}");
     }
 }
+
+/// Every device has a line, and one that is not in the build says what to do.
+#[test]
+fn the_doctor_names_devices_and_remedies() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = run(folder.path(), "doctor");
+    assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
+    let lines: Vec<&str> = said.out.lines().collect();
+    assert!(lines[0].starts_with("cpu") && lines[0].contains("threads"), "{}", said.out);
+    assert!(lines[1].starts_with("cuda"), "{}", said.out);
+    #[cfg(not(feature = "cuda"))]
+    assert!(lines[1].contains("build with the feature `cuda`"), "{}", said.out);
+}

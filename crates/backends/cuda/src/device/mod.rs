@@ -113,3 +113,25 @@ impl CudaDevice {
         self.stream.synchronize().map_err(driver("waiting for the device"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// On a machine without CUDA, what is missing is named, with what to do.
+    #[test]
+    fn what_is_missing_is_named() {
+        let [driver_library, compiler, _] = libraries();
+        match CudaDevice::open(0) {
+            Ok(device) => assert!(device.architecture().starts_with("sm_")),
+            Err(e) if !driver_library.found => {
+                assert_eq!(
+                    e.to_string(),
+                    "libcuda.so.1 was not found; install NVIDIA's driver, or use the CPU"
+                );
+            }
+            Err(e) if !compiler.found => assert!(e.to_string().contains("LD_LIBRARY_PATH"), "{e}"),
+            Err(e) => assert!(matches!(e, CudaError::Driver { .. }), "{e}"),
+        }
+    }
+}

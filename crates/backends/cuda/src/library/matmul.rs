@@ -31,9 +31,10 @@ pub(crate) fn product(m: &MatmulKernel, context: &Context<'_>) -> Result<Product
     let (lhs, rhs, out_at) = (context.of(l), context.of(r), context.result(m.out));
     let bytes = dtype.size();
     // What every address and batch is a multiple of: an iteration of a scan may put it at any element.
-    let aligned = |a: Address, batch: usize| match a.space {
+    let aligned = |a: Address, distance: usize| match a.space {
         Space::Body(_) => bytes,
-        _ => 1 << (a.offset | batch * bytes | 256).trailing_zeros(),
+        _ if batch == 1 => 1 << (a.offset | 256).trailing_zeros(),
+        _ => 1 << (a.offset | distance * bytes | 256).trailing_zeros(),
     };
     let aligned =
         aligned(lhs, l.strides[0]).min(aligned(rhs, r.strides[0])).min(aligned(out_at, rows * columns));
