@@ -426,15 +426,14 @@ impl Bound {
     /// Runs every kernel.
     fn launch(&mut self, timed: bool) -> Result<(), Error> {
         let inner = &self.executable.inner;
-        let program = match &inner.program {
-            Backend::Cpu(program) => program,
-            #[cfg(feature = "cuda")]
-            Backend::Cuda(_) => {
-                let times = timed.then_some(&mut self.times[..]);
-                self.traffic.committed += inner.committed_bytes();
-                return self.gpu.as_mut().map_or(Ok(()), |gpu| gpu.run(times));
-            }
-        };
+        #[cfg(feature = "cuda")]
+        if let Backend::Cuda(_) = &inner.program {
+            let times = timed.then_some(&mut self.times[..]);
+            self.traffic.committed += inner.committed_bytes();
+            return self.gpu.as_mut().map_or(Ok(()), |gpu| gpu.run(times));
+        }
+        #[cfg_attr(not(feature = "cuda"), allow(irrefutable_let_patterns))]
+        let Backend::Cpu(program) = &inner.program else { return Ok(()) };
         #[cfg(feature = "cuda")]
         self.shared.iter().try_for_each(SharedTensor::take)?;
         let Some(pool) = inner.device.pool() else { return Ok(()) };
