@@ -34,7 +34,7 @@ pub(crate) fn product(m: &MatmulKernel, context: &Context<'_>) -> Result<Product
     let aligned = |a: Address, distance: usize| match a.space {
         Space::Body(_) => bytes,
         _ if batch == 1 => 1 << (a.offset | 256).trailing_zeros(),
-        _ => 1 << (a.offset | distance * bytes | 256).trailing_zeros(),
+        _ => 1 << (a.offset | (distance * bytes) | 256).trailing_zeros(),
     };
     let aligned =
         aligned(lhs, l.strides[0]).min(aligned(rhs, r.strides[0])).min(aligned(out_at, rows * columns));

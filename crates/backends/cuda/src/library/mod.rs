@@ -88,9 +88,9 @@ impl Context<'_> {
             return Err(wrong("it has not one stride for each axis"));
         }
         if !view.shape.contains(&0) {
-            let axes = view.shape.iter().zip(&view.strides);
-            let last = axes.fold(Some(view.offset), |sum, (&n, &stride)| {
-                (n - 1).checked_mul(stride).and_then(|far| far.checked_add(sum?))
+            let mut axes = view.shape.iter().zip(&view.strides);
+            let last = axes.try_fold(view.offset, |sum, (&n, &stride)| {
+                (n - 1).checked_mul(stride).and_then(|far| far.checked_add(sum))
             });
             if last.is_none_or(|last| last >= buffer.numel()) {
                 return Err(wrong("it leaves its buffer"));
