@@ -175,7 +175,8 @@ pub fn random(seeds: std::ops::Range<u64>) -> Vec<Case> {
 /// Training steps of random graphs, each rule in turn.
 pub fn steps(seeds: std::ops::Range<u64>) -> Vec<Case> {
     let one = |seed: u64| {
-        let options = RandomOptions { steps: 16, integers: seed % 2 == 0, ..RandomOptions::default() };
+        let options =
+            RandomOptions { steps: 16, integers: seed.is_multiple_of(2), ..RandomOptions::default() };
         let mut graph = random_graph(seed, options);
         graph.updates.clear();
         graph.guard = None;
