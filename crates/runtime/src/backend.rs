@@ -31,6 +31,15 @@ impl Backend {
         }
     }
 
+    /// The CPU's program, if it is one.
+    pub fn cpu(&self) -> Option<&CpuProgram> {
+        match self {
+            Backend::Cpu(program) => Some(program),
+            #[cfg(feature = "cuda")]
+            Backend::Cuda(_) => None,
+        }
+    }
+
     /// The kernels' names in order: op and sizes.
     pub fn names(&self) -> Box<dyn Iterator<Item = &str> + '_> {
         match self {

@@ -427,16 +427,14 @@ impl Bound {
     fn launch(&mut self, timed: bool) -> Result<(), Error> {
         let inner = &self.executable.inner;
         #[cfg(feature = "cuda")]
-        if let Backend::Cuda(_) = &inner.program {
-            let times = timed.then_some(&mut self.times[..]);
+        if let Some(gpu) = &mut self.gpu {
+            gpu.run(timed.then_some(&mut self.times[..]))?;
             self.traffic.committed += inner.committed_bytes();
-            return self.gpu.as_mut().map_or(Ok(()), |gpu| gpu.run(times));
+            return Ok(());
         }
-        #[cfg_attr(not(feature = "cuda"), allow(irrefutable_let_patterns))]
-        let Backend::Cpu(program) = &inner.program else { return Ok(()) };
         #[cfg(feature = "cuda")]
         self.shared.iter().try_for_each(SharedTensor::take)?;
-        let Some(pool) = inner.device.pool() else { return Ok(()) };
+        let (Some(program), Some(pool)) = (inner.program.cpu(), inner.device.pool()) else { return Ok(()) };
         let scratch = self.scratch.pointer();
         // SAFETY: every address is of a live buffer of the size that the schedule says: arena, inputs and constants are owned
         // by `self`; state tensors are alive and of the checked types, because the stamp is the state's own, and the

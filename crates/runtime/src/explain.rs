@@ -94,9 +94,8 @@ mod tests {
         g.output("y", x.exp());
         let e = compile(&g.build().unwrap());
         let source = Box::new(CpuError::Rank { rank: 99, most: 8 });
-        let target = e.inner.device.target();
-        let text =
-            kernel_error(CpuError::Kernel { kernel: 0, source }, target, e.compiled(), true).to_string();
+        let error = CpuError::Kernel { kernel: 0, source };
+        let text = kernel_error(error, e.device().target(), e.compiled(), true).to_string();
         assert!(
             text.starts_with("kernel k0 (exp) from ") && text.contains(&format!("explain.rs:{line}:")),
             "{text}"
