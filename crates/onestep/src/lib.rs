@@ -64,7 +64,7 @@ pub use population::{CompiledPopulation, Population, PopulationError};
 pub use recompute::Recompute;
 pub use step::{CompiledStep, TrainingStep, compile, compile_training_step, compile_with_backward};
 
-/// What parts of one's own are written with: update rules, ops and passes. [`UpdateRule`](extend::UpdateRule),
+/// What parts of one's own are written with: update rules, ops and passes. [`UpdateRule`],
 /// [`CustomOp`](extend::CustomOp) and [`TrainingStep::pass`] are where each begins.
 pub mod extend {
     pub use onestep_ir::op::{Range, Sample};
