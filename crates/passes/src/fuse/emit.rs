@@ -6,7 +6,7 @@ use super::index::{place, through};
 use crate::schedule::{Access, Affine, Bound, BufferId, Expr, ExprId, LoopKernel, Store, TypedExpr};
 use onestep_ir::ops::{BinaryKind, CompareKind, Op};
 use onestep_ir::{Array, DType, Real, ValueId, row_major};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 /// A value that must get a buffer before this cluster can be written.
 pub struct NeedsBuffer(pub ValueId);
@@ -68,7 +68,7 @@ impl<'e, 'g> Emit<'e, 'g> {
         let mut kernel =
             LoopKernel { extents: cluster.extents.clone(), parallel: rank, body: e.body, stores };
         reorder(&mut kernel, &order, parallel);
-        Ok(collapse(&kernel, false))
+        Ok(kernel.collapsed(false))
     }
 
     fn push(&mut self, dtype: DType, expr: Expr) -> ExprId {
@@ -249,71 +249,8 @@ impl<'e, 'g> Emit<'e, 'g> {
     }
 }
 
-/// Every affine function of a kernel.
-pub fn affines(kernel: &mut LoopKernel, mut f: impl FnMut(&mut Affine)) {
-    for e in &mut kernel.body {
-        match &mut e.expr {
-            Expr::Load { access, bounds, .. } => {
-                f(&mut access.place);
-                bounds.iter_mut().for_each(|b| f(&mut b.index));
-            }
-            Expr::Index(a) => f(a),
-            _ => {}
-        }
-    }
-    kernel.stores.iter_mut().for_each(|s| f(&mut s.access.place));
-}
-
 fn reorder(kernel: &mut LoopKernel, order: &[usize], parallel: usize) {
     kernel.extents = order.iter().map(|&d| kernel.extents[d]).collect();
     kernel.parallel = parallel;
-    affines(kernel, |a| a.coefs = order.iter().map(|&d| a.coefs[d]).collect());
-}
-
-/// The same kernel with neighbouring axes merged wherever every index allows it, and axes of size 1 dropped. With
-/// `keep_last`, the last axis stays by itself: the columns of a matmul's epilogue.
-pub fn collapse(kernel: &LoopKernel, keep_last: bool) -> LoopKernel {
-    let mut k = kernel.clone();
-    let mut all: BTreeSet<Vec<i64>> = BTreeSet::new();
-    affines(&mut k, |a| {
-        all.insert(a.coefs.clone());
-    });
-    let mut axis = 0;
-    while axis < k.extents.len() {
-        let last = axis + 1 == k.extents.len();
-        let merge = if k.extents[axis] == 1 && !(keep_last && last) {
-            true
-        } else {
-            // Merge with the next axis when it continues this one, for every index, on the same side of the border.
-            let inner = axis + 1;
-            inner < k.extents.len()
-                && inner != k.parallel
-                && !(keep_last && inner + 1 == k.extents.len())
-                && k.extents[inner] != 1
-                && all.iter().all(|c| c[axis] == c[inner] * k.extents[inner] as i64)
-        };
-        if !merge {
-            axis += 1;
-            continue;
-        }
-        if k.extents[axis] != 1 {
-            k.extents[axis + 1] *= k.extents[axis];
-        }
-        k.extents.remove(axis);
-        if axis < k.parallel {
-            k.parallel -= 1;
-        }
-        affines(&mut k, |a| {
-            a.coefs.remove(axis);
-        });
-        all = all
-            .into_iter()
-            .map(|mut c| {
-                c.remove(axis);
-                c
-            })
-            .collect();
-        axis = axis.saturating_sub(1);
-    }
-    k
+    kernel.for_each_affine(|a| a.coefs = order.iter().map(|&d| a.coefs[d]).collect());
 }

@@ -27,7 +27,7 @@ use crate::schedule::{
 use crate::{CompileError, Target};
 use analysis::{Analysis, Kind};
 use cluster::Clusters;
-use emit::{Emit, NeedsBuffer, collapse};
+use emit::{Emit, NeedsBuffer};
 use onestep_ir::{Def, Graph, Node, NodeId, Op, Region, ValueId};
 use scan::Bodies;
 use std::collections::{BTreeSet, HashMap};
@@ -382,7 +382,7 @@ impl<'a, 'g> Lower<'a, 'g> {
 /// A loop kernel over the domain `[rows, n]`, with no reduced axis or only `n`; `None` if it has not that form.
 fn as_rows(kernel: &LoopKernel, rows: usize, n: usize) -> Option<LoopKernel> {
     let reduced = kernel.extents.len() - kernel.parallel;
-    let k = if reduced == 0 { split_last(kernel, rows, n)? } else { collapse(kernel, true) };
+    let k = if reduced == 0 { split_last(kernel, rows, n)? } else { kernel.collapsed(true) };
     let parallel_rows = if reduced == 0 { 1 } else { k.parallel };
     (k.extents == [rows, n] && parallel_rows == 1 && (reduced == 0 || k.parallel == 1)).then_some(k)
 }
@@ -406,7 +406,7 @@ impl LoopKernel {
         k.extents[axis] /= inner;
         k.extents.insert(axis + 1, inner);
         k.parallel += 1;
-        emit::affines(&mut k, |a| {
+        k.for_each_affine(|a| {
             let c = a.coefs[axis];
             a.coefs[axis] = c * inner as i64;
             a.coefs.insert(axis + 1, c);

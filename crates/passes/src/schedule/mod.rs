@@ -5,6 +5,7 @@
 //! (map → reduce → map …). A **library kernel** is one op over strided views: matmul, gather, attention …. A **scan** is a
 //! schedule of its own that runs a number of times: [`ScanKernel`].
 
+mod axes;
 pub mod cost;
 pub mod execute;
 mod print;

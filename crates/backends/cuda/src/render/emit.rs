@@ -1,7 +1,7 @@
 //! The text of a kernel: its head, the loop over rows, and inside it stages in turn: what the row's points share, then the pass
 //! that the next reductions need.
 
-use super::domain::{affines, range};
+use super::domain::range;
 use super::group::{BLOCK, COLUMNS, Form, WARP};
 use super::{CudaKernel, scalar};
 use onestep_ir::DType;
@@ -262,7 +262,7 @@ impl<'a> Writer<'a> {
     pub(super) fn axes(&mut self, axes: std::ops::Range<usize>, flat: &str) {
         let extents = &self.kernel.extents;
         for axis in axes.clone() {
-            if affines(self.kernel).iter().all(|a| a.coefs[axis] == 0) {
+            if self.kernel.affines().iter().all(|a| a.coefs[axis] == 0) {
                 continue;
             }
             let inner: usize = extents[axis + 1..axes.end].iter().product();

@@ -4,7 +4,6 @@
 //! are combined: those of lanes equal modulo 32 in order, and the 32 that remain by halves (offset 16, 8, 4, 2, 1). Every form
 //! keeps to this tree, so the bits of a reduction do not tell which form computed it.
 
-use super::domain::for_each_affine;
 use onestep_passes::schedule::{Expr, LoopKernel};
 
 /// Threads of a block.
@@ -91,7 +90,7 @@ pub fn arrange(mut k: LoopKernel) -> (LoopKernel, Form) {
         Some(axis) if contiguous(axis) > along => {
             let last = k.parallel - 1;
             k.extents[axis..=last].rotate_left(1);
-            for_each_affine(&mut k, |a| a.coefs[axis..=last].rotate_left(1));
+            k.for_each_affine(|a| a.coefs[axis..=last].rotate_left(1));
             (k, Form::Columns { lanes })
         }
         _ if lanes == WARP => (k, Form::Warp),

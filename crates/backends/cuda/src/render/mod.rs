@@ -105,7 +105,7 @@ fn function(
 ) -> Result<CudaKernel, RenderError> {
     check::name(name)?;
     check::kernel(kernel, dtype_of)?;
-    let (kernel, form) = group::arrange(domain::collapse(kernel));
+    let (kernel, form) = group::arrange(kernel.collapsed(false));
     let wide = domain::needs_64_bits(&kernel)?;
     let rendered = emit::emit(&kernel, form, wide, dtype_of, name, part);
     match rendered.shared_bytes as usize / (group::BLOCK * 8) {

@@ -4,7 +4,6 @@
 //! stored is of the row. How a row is cut follows from the sizes of its axes alone, so the tree of a reduction still does not
 //! depend on what else is in the kernel. Partial results of 16-bit floats are `f32`.
 
-use super::domain::collapse;
 use onestep_ir::DType;
 use onestep_ir::ops::{CompareKind, ReduceKind};
 use onestep_passes::schedule::{Access, Affine, Bound, BufferId, Expr, ExprId, LoopKernel, Store, TypedExpr};
@@ -28,7 +27,7 @@ pub(crate) fn split(kernel: &LoopKernel, first: u32) -> Option<Split> {
     if kernel.row_len() <= LONG {
         return None;
     }
-    let k = collapse(kernel);
+    let k = kernel.collapsed(false);
     let (stages, varies) = (k.stages(), k.varies());
     let of_row =
         |s: &Store| !varies[s.value.index()] && s.access.place.coefs[k.parallel..].iter().all(|&c| c == 0);
