@@ -9,7 +9,7 @@ use onestep_optim::{
 use onestep_passes::precision::{Precision, precision};
 use onestep_passes::user::Stage;
 use onestep_runtime::{CompileEvent, Device, Error, Feeds, Options, Outputs, Program, Report, State};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 fn failed(e: OptimError) -> Error {
     Error::Build(Box::new(e))
@@ -311,11 +311,16 @@ impl CompiledStep {
         device: &Device,
         options: &Options,
     ) -> Result<CompiledStep, Error> {
-        graph.verify()?;
-        let layout = build(&onestep_ir::bind(graph, &graph.dims)?)?.layout;
-        let (on, with) = (device.clone(), options.clone());
-        let step = move |bound: &Graph| Ok(recompute::step(bound, recompute, &build, &on, &with)?.graph);
-        Ok(CompiledStep { program: Program::with(graph, Arc::new(step), device, options)?, layout })
+        // That of the step at the largest sizes, which a program makes first.
+        let layout = Arc::new(OnceLock::new());
+        let (first, on, with) = (layout.clone(), device.clone(), options.clone());
+        let step = move |bound: &Graph| {
+            let StepGraph { graph, layout } = recompute::step(bound, recompute, &build, &on, &with)?;
+            first.get_or_init(|| layout);
+            Ok(graph)
+        };
+        let program = Program::with(graph, Arc::new(step), device, options)?;
+        Ok(CompiledStep { program, layout: layout.get().cloned().unwrap_or_default() })
     }
 
     /// The results in order: each with its name, role, shape, dtype, and the state that it overwrites. Shapes are those at

@@ -95,7 +95,8 @@ impl Program {
     }
 
     /// A program of what `transform` makes of a graph once its dimensions are bound. Without dimension variables it is
-    /// compiled now; with them, at the first call that needs it. Either way the transformation is tried now.
+    /// compiled now; with them, at the first call that needs it. Either way the transformation is tried now, at the largest
+    /// sizes that the dimensions may have, and what it gives for those is kept.
     pub fn with(
         graph: &Graph,
         transform: Arc<Transform>,
@@ -263,7 +264,10 @@ impl Program {
         if let Some(at) = self.entries.iter().position(|e| e.computes(outputs) && e.binding == binding) {
             return Ok(at);
         }
-        let mut graph = (self.transform)(&bind(&self.base, &binding)?)?;
+        let mut graph = match binding == self.base.dims {
+            true => self.interface.clone(),
+            false => (self.transform)(&bind(&self.base, &binding)?)?,
+        };
         if let Some(outputs) = outputs {
             graph = select(&graph, outputs)?;
         }

@@ -133,3 +133,29 @@ fn products_without_rows_columns_or_terms() {
         }
     }
 }
+
+/// What is made for the interface, at the largest sizes, is what is compiled for them.
+#[test]
+fn the_largest_sizes_are_transformed_once() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    let made = Arc::new(AtomicUsize::new(0));
+    let count = made.clone();
+    let transform = move |graph: &Graph| {
+        count.fetch_add(1, Relaxed);
+        Ok(graph.clone())
+    };
+    let g = GraphBuilder::new("double");
+    let x = g.input("x", F32, [dim("B").at_most(4)]);
+    g.output("y", x * 2.0);
+    let graph = g.build().unwrap();
+    let mut program =
+        Program::with(&graph, Arc::new(transform), &cpu(1), &onestep::Options::default()).unwrap();
+    let mut state = program.init(0).unwrap();
+    for (size, times) in [(4, 1), (3, 2), (4, 2)] {
+        let x = Array::new(&[size], &vec![1.5f32; size]).unwrap();
+        let y = program.run(&mut state, [&x]).unwrap().array("y").unwrap();
+        assert_eq!(y.to_f64(), vec![3.0; size]);
+        assert_eq!(made.load(Relaxed), times);
+    }
+}
