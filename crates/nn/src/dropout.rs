@@ -2,7 +2,7 @@
 //! of the call, all of them state. So the same run gives the same masks on every device, a resumed run goes on with
 //! those that an uninterrupted one would have had, and a second layer changes none of the first's.
 
-use onestep_ir::{DType, GraphBuilder, Init, Role, Shape, Tensor};
+use onestep_ir::{DType, GraphBuilder, Init, Role, Tensor};
 
 /// Path of the key: `u32[2]`, the run's seed.
 const KEY: &str = "rng/key";
@@ -21,8 +21,7 @@ pub fn dropout<'g>(g: &'g GraphBuilder, name: &str, x: Tensor<'g>, p: f64) -> Te
     if p == 0.0 || x.value().is_none() {
         return x;
     }
-    let (key, counter) = random_state(g);
-    x.dropout(p, g.random_bits(name, key, counter, x.shape()))
+    x.dropout(p, bits(g, "dropout", name, x, x.rank()))
 }
 
 /// [`dropout`] of whole channels: of each example, a channel falls out altogether with probability `p` (Tompson and others,
@@ -50,7 +49,7 @@ pub fn stochastic_depth<'g>(g: &'g GraphBuilder, name: &str, x: Tensor<'g>, p: f
 /// `x` has any shape and float dtype, and the result has its type.
 #[track_caller]
 pub fn alpha_dropout<'g>(g: &'g GraphBuilder, name: &str, x: Tensor<'g>, p: f64) -> Tensor<'g> {
-    alpha_dropout_along(g, "alpha_dropout", name, x, p, usize::MAX)
+    alpha_dropout_along(g, "alpha_dropout", name, x, p, x.rank())
 }
 
 /// [`alpha_dropout`] of whole channels: PyTorch's `nn.FeatureAlphaDropout`.
@@ -61,17 +60,18 @@ pub fn alpha_dropout_channels<'g>(g: &'g GraphBuilder, name: &str, x: Tensor<'g>
     alpha_dropout_along(g, "alpha_dropout_channels", name, x, p, 2)
 }
 
-/// The shape of `x` with 1 for every axis from `axes` on: what falls out falls out along all of them.
+/// Random bits for `x`, one word for all that falls out together: along every axis from `axes` on. A poisoned handle, and
+/// a mistake on record, where there are fewer axes.
 #[track_caller]
-fn falling<'g>(layer: &str, x: Tensor<'g>, axes: usize) -> Result<Shape, Tensor<'g>> {
+fn bits<'g>(g: &'g GraphBuilder, layer: &str, name: &str, x: Tensor<'g>, axes: usize) -> Tensor<'g> {
     let mut shape = x.shape();
-    if axes != usize::MAX && shape.rank() < axes {
-        let names = &["batch", "channels"][..axes];
-        let help = format!("give x of shape [{}, ..]", names.join(", "));
-        return Err(x.mistake(layer, format!("{shape} has not {axes} axes"), help));
+    if shape.rank() < axes {
+        let help = format!("give x of shape [{}, ..]", ["batch", "channels"][..axes].join(", "));
+        return x.mistake(layer, format!("{shape} has not {axes} axes"), help);
     }
     shape.0.iter_mut().skip(axes).for_each(|d| *d = 1.into());
-    Ok(shape)
+    let (key, counter) = random_state(g);
+    g.random_bits(name, key, counter, shape)
 }
 
 #[track_caller]
@@ -86,12 +86,7 @@ fn dropout_along<'g>(
     if p == 0.0 || x.value().is_none() {
         return x;
     }
-    let shape = match falling(layer, x, axes) {
-        Ok(shape) => shape,
-        Err(poison) => return poison,
-    };
-    let (key, counter) = random_state(g);
-    x.dropout(p, g.random_bits(name, key, counter, shape).broadcast(&x.shape()))
+    x.dropout(p, bits(g, layer, name, x, axes).broadcast(&x.shape()))
 }
 
 #[track_caller]
@@ -108,13 +103,8 @@ fn alpha_dropout_along<'g>(
     if p == 0.0 || x.value().is_none() {
         return x;
     }
-    let shape = match falling(layer, x, axes) {
-        Ok(shape) => shape,
-        Err(poison) => return poison,
-    };
-    let (key, counter) = random_state(g);
-    let ones = g.full(DType::F32, shape.clone(), 1.0);
-    let kept = ones.dropout(p, g.random_bits(name, key, counter, shape)).greater(0.0);
+    let bits = bits(g, layer, name, x, axes);
+    let kept = g.full(DType::F32, bits.shape(), 1.0).dropout(p, bits).greater(0.0);
     // With probability 1 all is lost, and there is no variance to keep.
     let scale = if p < 1.0 { ((1.0 + p * LOWEST * LOWEST) * (1.0 - p)).sqrt().recip() } else { 0.0 };
     let shift = -scale * p * LOWEST;
