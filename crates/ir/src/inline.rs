@@ -1,5 +1,5 @@
-//! Inlining: every `call` gives way to the nodes of its region, also in nested regions. What follows it in the
-//! pipeline (differentiation, lowering) knows no calls.
+//! Inlining: every `call` gives way to the nodes of its region, also in nested regions. Lowering, which follows it in the
+//! pipeline, knows no calls.
 
 use crate::rewrite::{rewrite, splice};
 use crate::{Graph, GraphBuilder, Node, Op, Tensor};

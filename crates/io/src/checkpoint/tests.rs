@@ -1,3 +1,5 @@
+//! Checkpoints: whole or not there, whatever byte a writer is stopped at, and refused where they do not fit.
+
 use super::*;
 use crate::Position;
 use onestep_ir::Array;

@@ -1,3 +1,5 @@
+//! The loader and its batches: orders, ends of epochs, places to go on from, and what goes wrong on the other thread.
+
 use super::*;
 use onestep_ir::DType;
 use std::collections::BTreeSet;

@@ -1,3 +1,5 @@
+//! Records: what is written is read back, and where two runs part.
+
 use super::*;
 use std::fs;
 use std::path::Path;
