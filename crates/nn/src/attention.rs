@@ -14,7 +14,13 @@ use onestep_ir::{AttentionOptions, GraphBuilder, Loc, Shape, Tensor};
 #[track_caller]
 pub fn attention<'g>(g: &'g GraphBuilder, name: &str, x: Tensor<'g>, heads: usize) -> Tensor<'g> {
     let plain = LinearOptions::default();
-    attention_with(g, name, x, Heads { heads, kv_heads: heads, inner: plain, last: plain }, &causal)
+    attention_with(
+        g,
+        name,
+        x,
+        Heads { heads, kv_heads: heads, packed: false, inner: plain, last: plain },
+        &causal,
+    )
 }
 
 /// The heads of an attention and how its linear layers start.
@@ -24,6 +30,8 @@ pub(crate) struct Heads {
     pub heads: usize,
     /// Heads of keys and values; they divide those of the queries.
     pub kv_heads: usize,
+    /// Whether queries, keys and values are parts of one linear layer.
+    pub packed: bool,
     /// Of queries, keys and values.
     pub inner: LinearOptions,
     /// Of the projection.
@@ -55,7 +63,7 @@ pub(crate) fn attention_with<'g>(
     options: Heads,
     mix: Mix<'_, 'g>,
 ) -> Tensor<'g> {
-    let Heads { heads, kv_heads, inner, last } = options;
+    let Heads { heads, kv_heads, packed, inner, last } = options;
     let Some(width) = features(x, "attention") else { return x.poison() };
     let shape = x.shape();
     let [batch, time, _] = &shape.0[..] else {
@@ -75,9 +83,15 @@ pub(crate) fn attention_with<'g>(
     }
     let size = width / heads;
     let split = |heads: usize| Shape(vec![batch.clone(), time.clone(), heads.into(), size.into()]);
-    let q = linear_with(g, &format!("{name}.q"), x, width, inner).reshape(split(heads));
-    let k = linear_with(g, &format!("{name}.k"), x, kv_heads * size, inner).reshape(split(kv_heads));
-    let v = linear_with(g, &format!("{name}.v"), x, kv_heads * size, inner).reshape(split(kv_heads));
+    let (all, some) = (width, kv_heads * size);
+    let [q, k, v] = if packed {
+        let qkv = linear_with(g, &format!("{name}.qkv"), x, all + 2 * some, inner);
+        [(0, all), (all, some), (all + some, some)].map(|(start, n)| qkv.slice(-1, start, start + n))
+    } else {
+        [("q", all), ("k", some), ("v", some)]
+            .map(|(part, n)| linear_with(g, &format!("{name}.{part}"), x, n, inner))
+    };
+    let (q, k, v) = (q.reshape(split(heads)), k.reshape(split(kv_heads)), v.reshape(split(kv_heads)));
     // A function behind a reference does not see its caller: the nodes get the user's line here.
     let mixed = g.at(Some(Loc::caller()), || mix(q, k, v)).reshape(shape);
     linear_with(g, &format!("{name}.proj"), mixed, width, last)

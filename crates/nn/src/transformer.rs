@@ -54,6 +54,8 @@ pub struct Block {
     pub heads: usize,
     /// Heads of its keys and values; they divide those of the queries (Ainslie and others, "GQA", 2023).
     pub kv_heads: usize,
+    /// Whether queries, keys and values are parts of one linear layer, `attn.qkv`, in this order; else they are three.
+    pub packed: bool,
     /// Features between the layers of the MLP: four times the width, as a rule.
     pub hidden: usize,
     /// The MLP.
@@ -78,6 +80,7 @@ impl Block {
         Block {
             heads,
             kv_heads: heads,
+            packed: false,
             hidden: width.saturating_mul(4),
             mlp: Mlp::Plain(Activation::Gelu),
             norm: Norm::Layer(EPS),
@@ -132,12 +135,12 @@ pub(crate) fn block_with<'g>(
     mix: Mix<'_, 'g>,
 ) -> Tensor<'g> {
     let Some(width) = features(x, "transformer_block") else { return x.poison() };
-    let Block { heads, kv_heads, hidden, norm, order, dropout: p, inner, last, .. } = options;
+    let Block { heads, kv_heads, packed, hidden, norm, order, dropout: p, inner, last, .. } = options;
     let [attn, mlp, norm1, norm2] = ["attn", "mlp", "norm1", "norm2"].map(|part| format!("{name}.{part}"));
     let pre = order == NormOrder::Pre;
 
     let y = if pre { norm.apply(g, &norm1, x) } else { x };
-    let y = attention_with(g, &attn, y, Heads { heads, kv_heads, inner, last }, mix);
+    let y = attention_with(g, &attn, y, Heads { heads, kv_heads, packed, inner, last }, mix);
     let x = x + dropout(g, &format!("{attn}.dropout"), y, p);
     let x = if pre { x } else { norm.apply(g, &norm1, x) };
 

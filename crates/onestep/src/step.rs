@@ -1,7 +1,7 @@
 //! Training steps and other programs, from a graph to something that runs.
 
 use crate::recompute::{self, Recompute};
-use onestep_ir::{Def, Graph, GraphBuilder, Tensor, Type, ValueId};
+use onestep_ir::{Def, Graph, GraphBuilder, Tensor, Type, ValueId, bind};
 use onestep_optim::{
     Average, Clip, Group, LayoutEntry, LossScale, OptimError, Params, Schedule, StepGraph, StepOptions,
     UnusedParameter, UpdateRule, averaged, micro_batches, training_step, with_backward,
@@ -225,6 +225,13 @@ impl TrainingStep {
             g.mistake("metric", &[], onestep_ir::Mistake::new(format!("metric '{name}' {what}"), help));
         }
         Ok(g.build()?)
+    }
+
+    /// The whole step as a graph, at the largest sizes of its dimensions, before any backend: forward, backward and update. Its
+    /// text is what `onestep inspect` reads.
+    pub fn graph(self) -> Result<Graph, Error> {
+        let (graph, build, _, _) = self.parts()?;
+        Ok(build(&bind(&graph, &graph.dims)?)?.graph)
     }
 
     /// Compiles the step. With dimension variables, the first call with new sizes compiles.

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 /// The name of a kernel's function in a text that has no name yet.
 pub(crate) const NAME: &str = "kernel_name";
 
-/// Threads of every launch's blocks.
+/// Threads of a block, but for kernels that say otherwise.
 pub const THREADS: u32 = 256;
 
 /// The most launches of a program.
@@ -55,6 +55,8 @@ pub struct Kernel {
     pub name: String,
     /// CUDA C, without includes.
     pub source: String,
+    /// Threads of a block.
+    pub threads: u32,
     /// Bytes of dynamic shared memory.
     pub shared_bytes: u32,
 }
@@ -81,7 +83,7 @@ pub struct Product {
 /// What a run does, one after the other.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// A launch of blocks of [`THREADS`] threads.
+    /// A launch of blocks.
     Launch {
         /// Index into [`Code::kernels`].
         kernel: usize,
@@ -132,6 +134,8 @@ pub(crate) struct Launch {
     pub source: String,
     /// Blocks.
     pub grid: usize,
+    /// Threads of a block.
+    pub threads: u32,
     /// Bytes of dynamic shared memory.
     pub shared_bytes: usize,
     /// The function's parameters.
@@ -150,7 +154,12 @@ impl Code {
         let kernel = *self.known.entry(launch.source).or_insert_with_key(|source| {
             let name = format!("k{:016x}", stream_id(source));
             let source = source.replace(NAME, &name);
-            self.kernels.push(Kernel { name, source, shared_bytes: launch.shared_bytes as u32 });
+            self.kernels.push(Kernel {
+                name,
+                source,
+                threads: launch.threads,
+                shared_bytes: launch.shared_bytes as u32,
+            });
             next
         });
         Step::Launch { kernel, grid: launch.grid as u32, arguments: launch.arguments }

@@ -3,7 +3,7 @@
 //! The iterations of a scan are steps like others: the body is lowered once, over addresses of its own buffers, and repeated
 //! with the places that these have in each iteration.
 
-use crate::code::{Address, Code, Launch, NAME, Product, Space, Step};
+use crate::code::{Address, Code, Launch, NAME, Product, Space, Step, THREADS};
 use crate::error::CudaError;
 use crate::library::{self, Context};
 use crate::render::render_parts;
@@ -169,6 +169,7 @@ impl Lowering<'_> {
             out.push(self.code.launch(Launch {
                 source: rendered.source,
                 grid: rendered.grid as usize,
+                threads: THREADS,
                 shared_bytes: rendered.shared_bytes as usize,
                 arguments: rendered.parameters.iter().map(|b| homes[b.index()]).collect(),
             }));

@@ -209,6 +209,9 @@ pub enum Bench {
     Cnn,
     /// GPT: width 128, 4 layers, 4 heads, 128 bytes, AdamW.
     GptMini,
+    /// GPT-2 124M: sequences of 1024 tokens of 50,304, products in bf16, AdamW. For a GPU.
+    #[value(name = "gpt2-124m")]
+    Gpt2,
 }
 
 /// Arguments of `bench`.
@@ -217,7 +220,7 @@ pub struct BenchArgs {
     /// What to time.
     #[arg(value_enum)]
     pub model: Bench,
-    /// Images or sequences a step [default: mlp 128, cnn 64, gpt-mini 8]
+    /// Images or sequences a step [default: mlp 128, cnn 64, gpt-mini 8, gpt2-124m 16]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=65_536))]
     pub batch: Option<u64>,
     /// Seconds to measure
@@ -226,6 +229,9 @@ pub struct BenchArgs {
     /// Print the time of each kernel too, and of those of a kind together
     #[arg(long)]
     pub profile: bool,
+    /// Write the step's graph, for `onestep inspect`, and run nothing
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["profile", "trace", "json"])]
+    pub graph: Option<PathBuf>,
     /// Write one step as a timeline that Perfetto (ui.perfetto.dev) opens
     #[arg(long, value_name = "FILE.json")]
     pub trace: Option<PathBuf>,

@@ -1,10 +1,10 @@
 //! `onestep bench`: the time of the steady training step.
 
 use super::args::{Bench, BenchArgs};
-use super::models::{GptShape, cnn_graph, cnn_training_flops, gpt_graph, mlp_graph};
+use super::models::{GPT2, cnn_graph, cnn_training_flops, gpt_graph, gpt_training_flops, mlp_graph};
 use super::{CommandError, device, print, profile, quantile};
 use onestep::ir::random;
-use onestep::nn::GptInit;
+use onestep::nn::Gpt;
 use onestep::prelude::*;
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -36,15 +36,32 @@ fn integers(shape: &[usize], below: usize, stream: &str) -> Result<Array, oneste
     Array::new(shape, &numbers(n, stream).map(|u| (u * below as f64) as i32).collect::<Vec<_>>())
 }
 
+/// A model's name, batch, FLOPs a step, step and inputs.
+type Work = (&'static str, usize, f64, TrainingStep, [Array; 2]);
+
+/// A GPT's training step on random tokens.
+fn gpt(
+    name: &'static str,
+    gpt: &Gpt,
+    batch: u64,
+    rule: AdamW,
+    precision: Precision,
+) -> Result<Work, CommandError> {
+    let batch = batch as usize;
+    let graph = gpt_graph(gpt, batch)?;
+    let step = TrainingStep::new(graph).optimizer(rule).precision(precision);
+    let ids = |stream| integers(&[batch, gpt.context], gpt.vocab, stream);
+    Ok((name, batch, gpt_training_flops(gpt, batch * gpt.context), step, [ids("x")?, ids("y")?]))
+}
+
 /// Runs the command.
 pub fn bench(args: &BenchArgs) -> Result<(), CommandError> {
-    let device = device(&args.machine)?;
     let start = Instant::now();
-    let (name, batch, flops, mut step, inputs) = match args.model {
+    let (name, batch, flops, step, inputs): Work = match args.model {
         Bench::Mlp => {
             let batch = args.batch.unwrap_or(128) as usize;
             let graph = mlp_graph(784, 256, 10, batch)?;
-            let step = TrainingStep::new(graph).optimizer(Adam::new(1e-3)).compile(&device)?;
+            let step = TrainingStep::new(graph).optimizer(Adam::new(1e-3));
             let x: Vec<f32> = numbers(batch * 784, "x").map(|u| (u * 2.0 - 1.0) as f32).collect();
             let inputs = [Array::new(&[batch, 784], &x)?, integers(&[batch], 10, "y")?];
             let (a, b) = (2.0 * (batch * 784 * 256) as f64, 2.0 * (batch * 256 * 10) as f64);
@@ -53,22 +70,26 @@ pub fn bench(args: &BenchArgs) -> Result<(), CommandError> {
         Bench::Cnn => {
             let batch = args.batch.unwrap_or(64) as usize;
             let rule = Sgd::new(0.01).momentum(0.9);
-            let step = TrainingStep::new(cnn_graph(28, batch)?).optimizer(rule).compile(&device)?;
+            let step = TrainingStep::new(cnn_graph(28, batch)?).optimizer(rule);
             let x: Vec<f32> = numbers(batch * 784, "x").map(|u| (u * 2.0 - 1.0) as f32).collect();
             let inputs = [Array::new(&[batch, 784], &x)?, integers(&[batch], 10, "y")?];
             ("cnn", batch, cnn_training_flops(28, batch), step, inputs)
         }
         Bench::GptMini => {
-            let batch = args.batch.unwrap_or(8) as usize;
-            let shape = GptShape::default();
-            let graph = gpt_graph(&shape, GptInit::Torch, batch)?;
             let rule = AdamW::new(3e-4).weight_decay(0.01);
-            let step = TrainingStep::new(graph).optimizer(rule).compile(&device)?;
-            let ids = |stream| integers(&[batch, shape.context], 256, stream);
-            let inputs = [ids("x")?, ids("y")?];
-            ("gpt-mini", batch, shape.training_flops(batch * shape.context), step, inputs)
+            gpt("gpt-mini", &Gpt::MINI, args.batch.unwrap_or(8), rule, Precision::F32)?
+        }
+        Bench::Gpt2 => {
+            let rule = AdamW::new(3e-4).betas(0.9, 0.95).weight_decay(0.1);
+            gpt("gpt2-124m", &GPT2, args.batch.unwrap_or(16), rule, Precision::Bf16)?
         }
     };
+    if let Some(path) = &args.graph {
+        let write = |source| CommandError::Write { path: path.clone(), source };
+        return std::fs::write(path, step.graph()?.to_string()).map_err(write);
+    }
+    let device = device(&args.machine)?;
+    let mut step = step.compile(&device)?;
     let mut state = step.init(0)?;
     let loss_first = step.run(&mut state, &inputs)?.loss()?;
     let first_ms = start.elapsed().as_secs_f64() * 1e3;

@@ -41,6 +41,14 @@ pub enum CommandError {
         /// Why.
         source: io::Error,
     },
+    /// A file could not be written.
+    #[error("cannot write {path}: {source}")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// There is no such pass.
     #[error("there is no pass '{name}'; the passes are {passes}")]
     NoPass {

@@ -26,23 +26,26 @@ impl GptShape {
     /// The model, over the 256 byte values.
     pub fn model(&self, init: GptInit) -> Gpt {
         let GptShape { width, layers, heads, context } = *self;
-        Gpt { vocab: 256, width, layers, heads, context, dropout: 0.0, init }
-    }
-
-    /// FLOPs of one training step on `tokens` bytes: the matrix products, forward and both gradients, attention counted in
-    /// full.
-    pub fn training_flops(&self, tokens: usize) -> f64 {
-        let (d, l, t) = (self.width as f64, self.layers as f64, self.context as f64);
-        tokens as f64 * (6.0 * (12.0 * l * d * d + 256.0 * d) + 12.0 * l * d * t)
+        Gpt { width, layers, heads, context, init, ..Gpt::MINI }
     }
 }
 
+/// GPT-2 124M with the vocabulary of 50,304 that fills whole tiles.
+pub const GPT2: Gpt = Gpt { vocab: 50_304, ..Gpt::GPT2 };
+
+/// FLOPs of one training step of a GPT on so many tokens: the matrix products, forward and both gradients, attention counted
+/// in full.
+pub fn gpt_training_flops(gpt: &Gpt, tokens: usize) -> f64 {
+    let [d, l, t, v] = [gpt.width, gpt.layers, gpt.context, gpt.vocab].map(|n| n as f64);
+    tokens as f64 * (6.0 * (12.0 * l * d * d + v * d) + 12.0 * l * d * t)
+}
+
 /// A language model's graph: inputs `x` and `y`, `[batch, context]` of `i32`, and the mean cross-entropy as its loss.
-pub fn gpt_graph(shape: &GptShape, init: GptInit, batch: usize) -> Result<Graph, Error> {
+pub fn gpt_graph(gpt: &Gpt, batch: usize) -> Result<Graph, Error> {
     let g = GraphBuilder::new("gpt");
-    let x = g.input("x", I32, [batch, shape.context]);
-    let y = g.input("y", I32, [batch, shape.context]);
-    let logits = shape.model(init).build(&g, x);
+    let x = g.input("x", I32, [batch, gpt.context]);
+    let y = g.input("y", I32, [batch, gpt.context]);
+    let logits = gpt.build(&g, x);
     Ok(g.finish(logits.cross_entropy(y))?)
 }
 

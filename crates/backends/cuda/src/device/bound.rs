@@ -5,7 +5,7 @@ use super::blas::WORKSPACE;
 use super::memory::{Memory, Pinned, copy_out};
 use super::{CudaProgram, driver};
 use crate::CudaError;
-use crate::code::{Address, Space, Step, THREADS};
+use crate::code::{Address, Space, Step};
 use cudarc::driver::sys::{CUevent_flags, CUgraphInstantiate_flags, CUstreamCaptureMode};
 use cudarc::driver::{CudaEvent, CudaGraph, result};
 use onestep_ir::{Array, ArrayError};
@@ -128,13 +128,13 @@ impl CudaBound {
                     let mut values: Vec<u64> = arguments.iter().map(|a| self.address(*a)).collect();
                     let mut pointers: Vec<*mut c_void> =
                         values.iter_mut().map(|v| (v as *mut u64).cast()).collect();
-                    let shared = program.code.kernels[*kernel].shared_bytes;
+                    let text = &program.code.kernels[*kernel];
+                    let (threads, shared) = ((text.threads, 1, 1), text.shared_bytes);
                     let function = program.functions[*kernel];
                     // SAFETY: the arguments are the addresses that the kernel's text names, in its order, of buffers of
                     // the sizes that its text was made for; the plan's check proved that no step overwrites what is
                     // still read.
                     unsafe {
-                        let threads = (THREADS, 1, 1);
                         result::launch_kernel(function, (*grid, 1, 1), threads, shared, stream, &mut pointers)
                     }
                     .map_err(driver("launching a kernel"))?;

@@ -28,7 +28,7 @@ pub(super) fn launch(
         prelude::of(body),
         list.join(", ")
     );
-    Launch { source, grid: blocks.clamp(1, MOST_BLOCKS), shared_bytes, arguments }
+    Launch { source, grid: blocks.clamp(1, MOST_BLOCKS), threads: THREADS, shared_bytes, arguments }
 }
 
 /// A launch of a thread for each `i` below `count`, over the operands and results of a library kernel. `largest` is the

@@ -64,7 +64,7 @@ impl Text {
         let (text, source) = text(args, shape.context)?;
         let Split { train, val } = split(text, 0.1)?;
         let rule = AdamW::new(args.lr.unwrap_or(LEARNING_RATE)).betas(0.9, 0.99).weight_decay(0.1);
-        let step = TrainingStep::new(gpt_graph(&shape, GptInit::Gpt2, batch)?)
+        let step = TrainingStep::new(gpt_graph(&shape.model(GptInit::Gpt2), batch)?)
             .precision(args.precision)
             .optimizer(rule)
             .clip_global_norm(1.0)
@@ -81,7 +81,7 @@ impl Text {
                 Last::Drop,
             )?,
             baseline: BigramModel::fit(train).nats_per_byte(val)?,
-            evaluation: compile(&gpt_graph(&shape, GptInit::Gpt2, EVAL_BATCH)?, device)?,
+            evaluation: compile(&gpt_graph(&shape.model(GptInit::Gpt2), EVAL_BATCH)?, device)?,
             writer: compile(&gpt_writer(&shape)?, device)?,
             source,
         };
