@@ -39,6 +39,8 @@ fn main() -> ExitCode {
         println!("ops that are refused: {}", refused.join(", "));
         let mut all = vec![cases::classifier(32, 256), cases::classifier(128, 256)];
         all.extend(cases::large());
+        all.extend(cases::attention::options());
+        all.extend(cases::attention::models());
         if word("quick") {
             all.extend(samples.into_iter().step_by(7));
             all.extend(cases::random(0..6));
