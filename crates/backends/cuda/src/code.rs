@@ -182,13 +182,27 @@ impl Code {
         Ok(())
     }
 
+    /// The products for the vendor's library.
+    pub fn products(&self) -> impl Iterator<Item = &Product> {
+        self.steps.iter().filter_map(|(_, step)| match step {
+            Step::Product(p) => Some(p),
+            _ => None,
+        })
+    }
+
     /// The kernels in at most `count` texts of about equal length, each to be compiled by itself, with how many are in each.
     pub fn texts(&self, count: usize) -> Vec<(usize, String)> {
         let total: usize = self.kernels.iter().map(|k| k.source.len()).sum();
         let each = total.div_ceil(count.max(1));
+        let mut blocks = vec![0; self.kernels.len()];
+        for (_, step) in &self.steps {
+            if let Step::Launch { kernel, grid, .. } = step {
+                blocks[*kernel] = *grid.max(&blocks[*kernel]);
+            }
+        }
         let mut texts: Vec<(usize, String)> = vec![];
-        for k in &self.kernels {
-            let own = format!("namespace n_{} {{\n{}}}\n", k.name, k.source);
+        for (k, blocks) in self.kernels.iter().zip(blocks) {
+            let own = format!("namespace n_{} {{\n{}}}\n", k.name, ordered(&k.source, blocks));
             match texts.last_mut() {
                 Some((held, text)) if text.len() < each => {
                     *held += 1;
@@ -199,4 +213,20 @@ impl Code {
         }
         texts
     }
+}
+
+/// Launches of at most this many blocks let their successors be launched at once. Those of larger ones would be dealt out
+/// unevenly, among what room is left.
+const FEW_BLOCKS: u32 = 48;
+
+/// A kernel's text with what it does first where the architecture may launch it before its predecessor has ended: it waits for
+/// that, which has itself waited for all before it.
+fn ordered(source: &str, blocks: u32) -> String {
+    let entry = source.find("__global__").unwrap_or(0);
+    let Some(brace) = source[entry..].find('{') else { return source.into() };
+    let (head, body) = source.split_at(entry + brace + 1);
+    let successor = if blocks <= FEW_BLOCKS { "griddepcontrol.launch_dependents; " } else { "" };
+    format!(
+        "{head}\n#if __CUDA_ARCH__ >= 900\n  asm volatile(\"{successor}griddepcontrol.wait;\" ::: \"memory\");\n#endif{body}"
+    )
 }

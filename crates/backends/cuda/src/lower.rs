@@ -102,10 +102,7 @@ impl Lowering<'_> {
         let launches = match kernel {
             Kernel::Loops(parts) => return self.loops(parts, &context, out),
             Kernel::Scan(s) => return self.scan(s, &context, out),
-            Kernel::Matmul(m) => {
-                self.product(m, &context, out)?;
-                return self.loops(m.epilogue.as_deref().map_or(&[], std::slice::from_ref), &context, out);
-            }
+            Kernel::Matmul(m) => return self.product(m, &context, out),
             Kernel::Library(l) => library::compile(l, &context)?,
         };
         self.launches(launches, out);
@@ -186,15 +183,17 @@ impl Lowering<'_> {
     ) -> Result<(), CudaError> {
         let product = library::matmul::product(m, context)?;
         let [batch, rows, columns, k] = product.sizes;
-        if batch * rows * columns == 0 {
-            return Ok(());
-        }
-        if k > 0 && (self.vendor)(&product) {
+        let elements = batch * rows * columns;
+        let mut epilogue = m.epilogue.as_deref();
+        if library::simt::takes(&product) {
+            let fused = epilogue.take_if(|e| library::simt::takes_epilogue(m, e));
+            self.launches(library::simt::compile(&product, m.out, fused, context)?, out);
+        } else if elements * k > 0 && (self.vendor)(&product) {
             out.push(Step::Product(product));
-            return Ok(());
+        } else if elements > 0 {
+            self.launches(library::matmul::own(&product), out);
         }
-        self.launches(library::matmul::own(&product), out);
-        Ok(())
+        self.loops(epilogue.map_or(&[], std::slice::from_ref), context, out)
     }
 
     fn scan(

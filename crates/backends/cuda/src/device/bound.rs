@@ -2,6 +2,7 @@
 //! and all launches captured in one CUDA graph.
 
 use super::blas::WORKSPACE;
+use super::launch::Launch;
 use super::memory::{Memory, Pinned, copy_out};
 use super::{CudaProgram, driver};
 use crate::CudaError;
@@ -10,7 +11,6 @@ use cudarc::driver::sys::{CUevent_flags, CUgraphInstantiate_flags, CUstreamCaptu
 use cudarc::driver::{CudaEvent, CudaGraph, result};
 use onestep_ir::{Array, ArrayError};
 use onestep_passes::schedule::BufferId;
-use std::ffi::c_void;
 use std::sync::Arc;
 
 /// A program bound to state tensors. A run copies the inputs from pinned memory and launches one graph.
@@ -122,22 +122,24 @@ impl CudaBound {
     /// Starts steps on the device's stream.
     fn launch(&self, steps: std::ops::Range<usize>) -> Result<(), CudaError> {
         let (program, stream) = (&self.program, self.program.device.stream.cu_stream());
+        let runs = |at: usize| !matches!(program.code.steps[at].1, Step::Copy { .. });
+        let first = steps.start;
         for at in steps {
             match &program.code.steps[at].1 {
                 Step::Launch { kernel, grid, arguments } => {
-                    let mut values: Vec<u64> = arguments.iter().map(|a| self.address(*a)).collect();
-                    let mut pointers: Vec<*mut c_void> =
-                        values.iter_mut().map(|v| (v as *mut u64).cast()).collect();
                     let text = &program.code.kernels[*kernel];
-                    let (threads, shared) = ((text.threads, 1, 1), text.shared_bytes);
-                    let function = program.functions[*kernel];
+                    let launch = Launch {
+                        function: program.functions[*kernel],
+                        grid: *grid,
+                        threads: text.threads,
+                        shared_bytes: text.shared_bytes,
+                        early: program.device.early && at > first && runs(at - 1),
+                    };
+                    let mut values: Vec<u64> = arguments.iter().map(|a| self.address(*a)).collect();
                     // SAFETY: the arguments are the addresses that the kernel's text names, in its order, of buffers of
                     // the sizes that its text was made for; the plan's check proved that no step overwrites what is
                     // still read.
-                    unsafe {
-                        result::launch_kernel(function, (*grid, 1, 1), threads, shared, stream, &mut pointers)
-                    }
-                    .map_err(driver("launching a kernel"))?;
+                    unsafe { launch.start(stream, &mut values) }?;
                 }
                 Step::Product(p) => {
                     let blas = program.device.blas.as_ref().zip(program.products[at].as_ref());
