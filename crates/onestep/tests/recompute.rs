@@ -46,7 +46,7 @@ fn train(step: TrainingStep) -> (Vec<f32>, Vec<Array>, usize) {
     let losses = (0..3).map(|_| step.run(&mut state, [&x, &y]).unwrap().loss().unwrap() as f32).collect();
     let names: Vec<String> = state.names().map(str::to_string).collect();
     let tensors = names.iter().map(|n| state.get(n).unwrap()).collect();
-    (losses, tensors, step.report().unwrap().peak_bytes)
+    (losses, tensors, step.report().unwrap().memory.peak())
 }
 
 #[test]

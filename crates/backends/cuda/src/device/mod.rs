@@ -5,6 +5,7 @@ mod bound;
 mod compile;
 mod memory;
 mod program;
+mod watch;
 
 pub use bound::CudaBound;
 pub use memory::Memory;
