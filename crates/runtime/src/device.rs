@@ -117,6 +117,11 @@ impl Device {
         self.target().name()
     }
 
+    /// Bytes of its own memory that are free now; `None` of the CPU, which has none.
+    pub fn free_bytes(&self) -> Result<Option<usize>, Error> {
+        self.driver().map(|driver| driver.free_bytes()).transpose()
+    }
+
     /// How many threads of the host compute: all of the CPU's, and one that starts the work of a GPU.
     pub fn threads(&self) -> usize {
         self.pool().map_or(1, Pool::threads)
@@ -149,9 +154,8 @@ impl Device {
 
     /// Refuses a program that needs more memory than there is for it, of whose state so many bytes are there already.
     pub(crate) fn afford(&self, memory: &Memory, resident: usize) -> Result<(), Error> {
-        let free = self.driver().map(|driver| driver.free_bytes()).transpose()?;
         // The system's memory is known to be short only when it refuses.
-        let free = free.map_or(usize::MAX, |free| free.saturating_add(resident));
+        let free = self.free_bytes()?.map_or(usize::MAX, |free| free.saturating_add(resident));
         let (needed, free) = (memory.peak(), free.min(self.limit.unwrap_or(usize::MAX)));
         if needed <= free {
             return Ok(());

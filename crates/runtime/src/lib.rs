@@ -12,6 +12,8 @@ mod driver;
 mod error;
 mod executable;
 mod explain;
+#[cfg(test)]
+mod fake;
 mod feeds;
 mod memory;
 mod mirror;
