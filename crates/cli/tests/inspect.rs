@@ -65,3 +65,39 @@ fn questions_and_single_passes() {
         assert!(!out.status.success() && error.contains(args[1]), "{error}");
     }
 }
+
+/// A GPU need not be there: schedule, launches, texts and memory are known without one, and so are the answers.
+#[test]
+fn for_a_gpu_that_is_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = text(&inspect(folder.path(), &["--device", "cuda"]));
+    for part in ["graph \"rows\"", "schedule", "plan \"rows\"", " x 256>", "1 launches of 1 texts", "memory "]
+    {
+        assert!(whole.contains(part), "no {part} in\n{whole}");
+    }
+    let short = text(&inspect(folder.path(), &["--device", "cuda", "--short", "--text", "texts"]));
+    assert!(short.contains("texts: 1 texts") && !short.contains("graph \"rows\""), "{short}");
+    let json = text(&inspect(folder.path(), &["--device", "cuda", "--json", "--html", "rows.html"]));
+    let facts: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(facts["device"], "cuda");
+    let launch = &facts["kernels"][0]["launches"][0];
+    let named = &facts["texts"][launch["text"].as_u64().unwrap() as usize];
+    assert_eq!(named["name"], launch["what"]);
+    let written = folder.path().join("texts").join(format!("{}.cu", named["name"].as_str().unwrap()));
+    assert_eq!(named["source"], std::fs::read_to_string(written).unwrap());
+    assert!(launch["grid"].as_u64().unwrap() > 0 && launch["threads"] == 256);
+    let memory = |name: &str| facts["memory"][name].as_u64().unwrap();
+    let parts = ["state", "inputs", "constants", "arena", "scratch", "workspace"].map(memory);
+    assert_eq!(memory("peak"), parts.iter().sum::<u64>());
+    assert_eq!((memory("state"), memory("inputs")), (32 * 4, 64 * 32 * 4));
+    let page = std::fs::read_to_string(folder.path().join("rows.html")).unwrap();
+    assert!(page.contains(launch["what"].as_str().unwrap()));
+    let why = text(&inspect(folder.path(), &["--device", "cuda", "--explain", "k0"]));
+    assert!(why.starts_with("k0: one loop"), "{why}");
+    let pass = text(&inspect(folder.path(), &["--device", "cuda", "--pass", "fuse"]));
+    assert!(pass.contains("schedule"), "{pass}");
+    // The CPU's kernels are no text.
+    let out = inspect(folder.path(), &["--text", "texts"]);
+    let error = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success() && error.contains("--device cuda"), "{error}");
+}

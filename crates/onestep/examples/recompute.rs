@@ -30,7 +30,7 @@ fn train(step: TrainingStep) -> Result<(Vec<f64>, usize), Error> {
     let x: Vec<f32> = (0..BATCH * WIDTH).map(|i| (i as f32 * 0.37).sin()).collect();
     let x = Array::new(&[BATCH, WIDTH], &x)?;
     let losses = (0..3).map(|_| step.run(&mut state, [&x])?.loss()).collect::<Result<_, Error>>()?;
-    Ok((losses, step.report().map_or(0, |r| r.peak_bytes)))
+    Ok((losses, step.report().map_or(0, |r| r.memory.peak())))
 }
 
 /// The peaks without recomputation, with every block a checkpoint, and made to fit in between.

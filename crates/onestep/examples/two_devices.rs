@@ -6,6 +6,7 @@
 
 use onestep::ir::testing::Rng;
 use onestep::prelude::*;
+use onestep::{Recompute, Remedy};
 
 const BATCH: usize = 64;
 const STEPS: usize = 60;
@@ -46,8 +47,8 @@ fn train(devices: &[&Device]) -> Result<Vec<f64>, Error> {
     }
     let norm = state.get("fc1.weight")?.to_f64().iter().map(|x| x * x).sum::<f64>().sqrt();
     losses.push(norm);
-    let copy = state.clone();
-    assert!(copy.digests().eq(state.digests()), "a copy has the same bits");
+    let copy = state.try_clone()?;
+    assert_eq!(copy.digests()?, state.digests()?, "a copy has the same bits");
     Ok(losses)
 }
 
@@ -72,10 +73,53 @@ fn main() -> Result<(), Error> {
     let mut state = step.init(0)?;
     step.run(&mut state, &[Array::new(&[2], &[0i32, 3])?])?;
     let before = state.get("table")?;
-    let refused =
-        step.run(&mut state, &[Array::new(&[2], &[0i32, 9])?]).map(|_| ()).expect_err("9 is out of range");
+    let bad = [Array::new(&[2], &[0i32, 9])?];
+    let refused = step.run(&mut state, &bad)?.loss().expect_err("9 is out of range");
     println!("refused: {refused}");
     assert_eq!(before, state.get("table")?, "nothing was written");
+    memory(&cuda)?;
     println!("agreed");
+    Ok(())
+}
+
+/// A deep network whose step takes some hundred megabytes.
+fn deep() -> Result<TrainingStep, Error> {
+    let g = GraphBuilder::new("deep");
+    let mut x = g.input("x", F32, [8192, 256]);
+    for i in 0..8 {
+        let hidden = nn::linear(&g, &format!("block.{i}.up"), x, 1024).gelu();
+        x = x + nn::linear(&g, &format!("block.{i}.down"), hidden, 256);
+    }
+    Ok(TrainingStep::new(g.finish(x.square().mean_all())?).optimizer(AdamW::new(1e-3)))
+}
+
+/// What is allocated is what the report says; and what does not fit is refused with a remedy that works.
+fn memory(cuda: &Device) -> Result<(), Error> {
+    let x = [Array::zeros(F32, &[8192, 256])?];
+    let mut step = deep()?.compile(cuda)?;
+    let mut state = step.init(0)?;
+    let free = |device: &Device| Ok::<_, Error>(device.free_bytes()?.unwrap_or(0));
+    let before = free(cuda)?;
+    step.run(&mut state, &x)?.loss()?;
+    let taken = before - free(cuda)?;
+    let memory = step.report().map(|r| r.memory).unwrap_or_default();
+    println!("memory {memory}; the device has {taken} bytes less");
+    // The driver gives memory in pieces of 2 MiB, and keeps some for the graph.
+    let pieces = (2 << 20) * (4 + state.len() / 2);
+    assert!((memory.peak()..memory.peak() + pieces).contains(&taken), "{taken} of {}", memory.peak());
+
+    let limit = memory.peak() / 2;
+    let limited = cuda.clone().limited(limit);
+    let mut step = deep()?.compile(&limited)?;
+    let mut state = step.init(0)?;
+    let refused = step.run(&mut state, &x).map(|_| ()).expect_err("half the memory is too little");
+    println!("refused: {refused}");
+    let Error::OutOfMemory { remedy: Remedy::Recompute { budget, peak }, .. } = refused else {
+        panic!("no remedy: {refused}")
+    };
+    let mut step = deep()?.recompute(Recompute::FitIn(budget)).compile(&limited)?;
+    step.run(&mut state, &x)?.loss()?;
+    let memory = step.report().map(|r| r.memory).unwrap_or_default();
+    assert_eq!(memory.peak(), peak, "the remedy is what it says");
     Ok(())
 }

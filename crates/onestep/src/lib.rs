@@ -57,8 +57,8 @@ pub use onestep_optim::{
 };
 pub use onestep_passes::precision::{Precision, precision};
 pub use onestep_runtime::{
-    Binding, Bound, CompileEvent, Device, Error, Executable, Feeds, Options, Outputs, Program, Report, State,
-    Traffic, ValueDigest,
+    Binding, Bound, CompileEvent, Device, Error, Executable, Feeds, LaunchReport, Memory, Options, Outputs,
+    Program, Remedy, Report, State, Traffic, ValueDigest,
 };
 pub use population::{CompiledPopulation, Population, PopulationError};
 pub use recompute::Recompute;

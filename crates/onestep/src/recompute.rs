@@ -3,7 +3,7 @@
 use onestep_autodiff::segmented;
 use onestep_ir::Graph;
 use onestep_optim::StepGraph;
-use onestep_runtime::{Device, Error, Executable, Options};
+use onestep_runtime::{Device, Error, Executable, Options, Remedy};
 
 /// Which parts of the forward pass the backward pass computes again, instead of keeping what they computed. The results are
 /// the same, bit for bit.
@@ -12,8 +12,7 @@ pub enum Recompute {
     /// The graph's own checkpoints: [`onestep_ir::GraphBuilder::checkpoint`].
     #[default]
     Marked,
-    /// As little as lets the whole step (state, inputs, constants and arena: [`onestep_runtime::Report::peak_bytes`]) fit in
-    /// this many bytes. The compiler cuts the forward pass into segments and makes checkpoints of some; it plans the step
+    /// As little as lets the whole step ([`onestep_runtime::Memory::peak`]) fit in this many bytes. The compiler cuts the forward pass into segments and makes checkpoints of some; it plans the step
     /// about ten times, so compiling takes that much longer. A step that cannot be made to fit is
     /// [`Error::DoesNotFit`], which names the least that it needs.
     FitIn(usize),
@@ -29,7 +28,7 @@ pub(crate) fn step(
 ) -> Result<StepGraph, Error> {
     let plain = build(forward)?;
     let Recompute::FitIn(bytes) = recompute else { return Ok(plain) };
-    let peak = |step: &StepGraph| Executable::peak_bytes(&step.graph, device, options);
+    let peak = |step: &StepGraph| Executable::memory_of(&step.graph, device, options).map(|m| m.peak());
     let first = peak(&plain)?;
     if first <= bytes {
         return Ok(plain);
@@ -66,4 +65,21 @@ pub(crate) fn step(
         }
     }
     Ok(step)
+}
+
+/// What could be done for a step that needs more than these bytes.
+pub(crate) fn remedy(
+    forward: &Graph,
+    bytes: usize,
+    build: &dyn Fn(&Graph) -> Result<StepGraph, Error>,
+    device: &Device,
+    options: &Options,
+) -> Remedy {
+    let smaller = step(forward, Recompute::FitIn(bytes), build, device, options)
+        .and_then(|step| Ok(Executable::memory_of(&step.graph, device, options)?.peak()));
+    match smaller {
+        Ok(peak) => Remedy::Recompute { budget: bytes, peak },
+        Err(Error::DoesNotFit { least, .. }) => Remedy::NotEnough { least },
+        Err(_) => Remedy::Smaller,
+    }
 }

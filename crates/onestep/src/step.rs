@@ -321,12 +321,18 @@ impl CompiledStep {
         // That of the step at the largest sizes, which a program makes first.
         let layout = Arc::new(OnceLock::new());
         let (first, on, with) = (layout.clone(), device.clone(), options.clone());
+        let build = Arc::new(build);
+        let again = build.clone();
         let step = move |bound: &Graph| {
-            let StepGraph { graph, layout } = recompute::step(bound, recompute, &build, &on, &with)?;
+            let StepGraph { graph, layout } = recompute::step(bound, recompute, &*again, &on, &with)?;
             first.get_or_init(|| layout);
             Ok(graph)
         };
-        let program = Program::with(graph, Arc::new(step), device, options)?;
+        let mut program = Program::with(graph, Arc::new(step), device, options)?;
+        let (on, with) = (device.clone(), options.clone());
+        program.on_short_memory(Box::new(move |bound, bytes| {
+            recompute::remedy(bound, bytes, &*build, &on, &with)
+        }));
         Ok(CompiledStep { program, layout: layout.get().cloned().unwrap_or_default() })
     }
 

@@ -4,7 +4,7 @@ use onestep::autodiff::segmented;
 use onestep::ir::testing::{RandomOptions, Rng, random_graph, random_inputs, random_state};
 use onestep::optim::{Params, StepOptions, UnusedParameter, training_step};
 use onestep::prelude::*;
-use onestep::{Executable, Options, Recompute};
+use onestep::{Executable, Options, Recompute, Remedy};
 
 const LAYERS: usize = 12;
 const BATCH: usize = 256;
@@ -46,7 +46,7 @@ fn train(step: TrainingStep) -> (Vec<f32>, Vec<Array>, usize) {
     let losses = (0..3).map(|_| step.run(&mut state, [&x, &y]).unwrap().loss().unwrap() as f32).collect();
     let names: Vec<String> = state.names().map(str::to_string).collect();
     let tensors = names.iter().map(|n| state.get(n).unwrap()).collect();
-    (losses, tensors, step.report().unwrap().peak_bytes)
+    (losses, tensors, step.report().unwrap().memory.peak())
 }
 
 #[test]
@@ -83,6 +83,44 @@ fn what_cannot_fit_says_how_much_it_needs() {
     let error = step.compile(&Device::cpu().unwrap()).unwrap_err();
     let Error::DoesNotFit { bytes: 100_000, least, without } = error else { panic!("{error}") };
     assert!(least < without && least > 100_000, "{least} {without}");
+}
+
+/// A device that has too little for the step refuses it, and names the budget that would do.
+#[test]
+fn short_memory_names_its_remedy() {
+    let device = Device::cpu_with(1).unwrap();
+    let compile =
+        |step: TrainingStep, device: &Device| step.optimizer(Sgd::new(0.1)).compile(device).unwrap();
+    let peak = compile(TrainingStep::new(stack(false)), &device).report().unwrap().memory.peak();
+    let refused = |limit: usize| {
+        let mut step = compile(TrainingStep::new(stack(false)), &device.clone().limited(limit));
+        let mut state = step.init(7).unwrap();
+        let [x, y] = batch();
+        step.run(&mut state, [&x, &y]).map(|_| ()).unwrap_err()
+    };
+    let limit = peak * 3 / 4;
+    let error = refused(limit);
+    assert!(
+        error.to_string().contains(&format!("`.recompute(Recompute::FitIn({limit}))` would bring it to")),
+        "{error}"
+    );
+    let Error::OutOfMemory { needed, free, remedy: Remedy::Recompute { budget, peak: less }, .. } = error
+    else {
+        panic!("{error}")
+    };
+    assert_eq!((needed, free, budget), (peak, limit, limit));
+    let smaller = TrainingStep::new(stack(false)).recompute(Recompute::FitIn(budget));
+    let mut smaller = compile(smaller, &device.clone().limited(limit));
+    assert_eq!(smaller.report().unwrap().memory.peak(), less);
+    let mut state = smaller.init(7).unwrap();
+    let [x, y] = batch();
+    assert!(smaller.run(&mut state, [&x, &y]).unwrap().loss().unwrap().is_finite());
+    // Where nothing helps, that is said.
+    let error = refused(100_000);
+    assert!(
+        matches!(error, Error::OutOfMemory { remedy: Remedy::NotEnough { least }, .. } if least < peak),
+        "{error}"
+    );
 }
 
 #[test]

@@ -8,9 +8,8 @@ use crate::backend::Backend;
 use crate::buffer::Buffer;
 use crate::executable::Executable;
 use crate::feeds::{self, Feeds};
-#[cfg(feature = "cuda")]
-use crate::gpu::{Gpu, SharedTensor};
 use crate::outputs::{OutputPort, Outputs};
+use crate::remote::{Remote, SharedTensor};
 use crate::state::State;
 use onestep_ir::{Array, DType, GraphError, Type, nearest};
 use onestep_passes::indices;
@@ -61,8 +60,6 @@ pub struct Bound {
     stamp: (u64, u64),
     inputs: Vec<InputPort>,
     outputs: Vec<OutputPort>,
-    /// The output that says which index was out of range: its number, and where it is.
-    bad_index: Option<(usize, *const u8)>,
     /// By [`BufferId`].
     addresses: Vec<*mut u8>,
     /// Source, destination, bytes.
@@ -72,11 +69,9 @@ pub struct Bound {
     scratch: Buffer,
     rebinds: usize,
     times: Vec<u64>,
-    /// The part on a GPU; then what is above on the host is empty.
-    #[cfg(feature = "cuda")]
-    gpu: Option<Box<Gpu>>,
-    /// The state's tensors, where a program on a GPU may have changed its copies of them.
-    #[cfg(feature = "cuda")]
+    /// The part on a device with memory of its own; then what is above on the host is empty.
+    remote: Option<Box<Remote>>,
+    /// The state's tensors, where a program on such a device may have changed its copies of them.
     shared: Vec<SharedTensor>,
     traffic: Traffic,
     /// [`Traffic::read`]: outputs count it.
@@ -100,11 +95,12 @@ impl Bound {
         let inner = executable.inner.clone();
         let schedule = &inner.compiled.schedule;
         let plan = &inner.compiled.plan;
-        let (on_host, scratch) = match &inner.program {
-            Backend::Cpu(program) => (true, program.scratch_bytes(inner.device.threads())),
-            #[cfg(feature = "cuda")]
-            Backend::Cuda(_) => (false, 0),
+        let on_host = match &inner.program {
+            Backend::Cpu(_) => true,
+            Backend::Device(_) => false,
+            Backend::Offline(_) => return Err(Error::Offline { device: inner.device.name() }),
         };
+        executable.afford(state)?;
         let inputs: Vec<InputPort> = schedule
             .inputs
             .iter()
@@ -132,14 +128,13 @@ impl Bound {
                 _ => {}
             }
         }
-        let scratch = Buffer::new(scratch)?;
+        let scratch = Buffer::new(if on_host { inner.memory.scratch } else { 0 })?;
         let kernels = schedule.kernels.len();
         let mut bound = Bound {
             executable,
             stamp: (0, 0),
             inputs,
             outputs: vec![],
-            bad_index: None,
             addresses,
             commits: vec![],
             arena,
@@ -147,9 +142,7 @@ impl Bound {
             scratch,
             rebinds: 0,
             times: vec![0; kernels],
-            #[cfg(feature = "cuda")]
-            gpu: None,
-            #[cfg(feature = "cuda")]
+            remote: None,
             shared: vec![],
             traffic: Traffic::default(),
             read: Cell::new(0),
@@ -182,19 +175,14 @@ impl Bound {
             at.push(t.buffer.pointer());
         }
         let (schedule, plan) = (&inner.compiled.schedule, &inner.compiled.plan);
-        #[cfg(feature = "cuda")]
-        {
-            self.shared =
-                graph.states.iter().filter_map(|s| state.tensor(&s.name)).map(SharedTensor::of).collect();
-            if let Backend::Cuda(program) = &inner.program {
-                // The old one's memory is free before the new one asks for as much.
-                self.gpu = None;
-                let gpu = Gpu::new(program, graph, schedule, state)?;
-                self.find_outputs(&|n, _| gpu.pointer(n));
-                self.gpu = Some(Box::new(gpu));
-                self.stamp = state.stamp();
-                return Ok(());
-            }
+        self.shared =
+            graph.states.iter().filter_map(|s| state.tensor(&s.name)).map(SharedTensor::of).collect();
+        if let (Backend::Device(program), Some(driver)) = (&inner.program, inner.device.driver()) {
+            let remote = Remote::new(&self.executable, driver, &**program, state)?;
+            self.find_outputs(&|n, _| remote.pointer(n));
+            self.remote = Some(Box::new(remote));
+            self.stamp = state.stamp();
+            return Ok(());
         }
         for (i, place) in plan.places.iter().enumerate() {
             if let Place::State(n) = place {
@@ -219,13 +207,11 @@ impl Bound {
         let inner = self.executable.inner.clone();
         let graph = &inner.graph;
         self.outputs = vec![];
-        self.bad_index = None;
         for (number, (name, b)) in inner.compiled.schedule.outputs.iter().enumerate() {
-            let pointer = place(number, *b);
-            if &**name == indices::OUTPUT && !inner.compiled.sites.is_empty() {
-                self.bad_index = Some((number, pointer));
+            if inner.flag().is_some() && &**name == indices::OUTPUT {
                 continue;
             }
+            let pointer = place(number, *b);
             let Some(port) = graph.output(name) else { continue };
             let ty = graph.ty(port.value);
             self.outputs.push(OutputPort {
@@ -233,7 +219,6 @@ impl Bound {
                 dtype: ty.dtype,
                 shape: ty.sizes(),
                 pointer,
-                #[cfg(feature = "cuda")]
                 number,
             });
         }
@@ -254,16 +239,16 @@ impl Bound {
         Traffic { read: self.read.get(), ..self.traffic }
     }
 
-    /// Whether the last run completed, and was on this state as it still is.
-    pub(crate) fn has_run_on(&self, state: &State) -> bool {
-        self.complete && self.stamp == state.stamp()
+    /// Whether the last run completed, and was on this state as it still is. Waits for it.
+    pub(crate) fn has_run_on(&self, state: &State) -> Result<bool, Error> {
+        self.remote.as_ref().map_or(Ok(()), |remote| remote.wait())?;
+        Ok(self.complete && self.stamp == state.stamp())
     }
 
-    /// Bytes that this binding owns: arena, inputs, constants and scratch; of a GPU, its memory.
+    /// Bytes that this binding holds on its device: arena, inputs, constants, scratch and workspace.
     pub fn bytes(&self) -> usize {
-        #[cfg(feature = "cuda")]
-        if let Some(gpu) = &self.gpu {
-            return gpu.bytes();
+        if let Some(remote) = &self.remote {
+            return remote.bytes();
         }
         let inputs: usize = self.inputs.iter().map(|i| i.area.len()).sum();
         let constants: usize = self._constants.iter().map(Buffer::len).sum();
@@ -322,9 +307,8 @@ impl Bound {
 
     /// Copies an input into its area.
     fn put(&mut self, i: usize, a: &Array) -> Result<(), Error> {
-        #[cfg(feature = "cuda")]
-        if let Some(gpu) = &mut self.gpu {
-            gpu.input(i)?.copy_from_slice(a.bytes());
+        if let Some(remote) = &mut self.remote {
+            remote.input(i)?.copy_from_slice(a.bytes());
             return Ok(());
         }
         self.inputs[i].area.write(a.bytes());
@@ -348,6 +332,10 @@ impl Bound {
 
     /// Runs the whole program once: inputs in, state updated in place, outputs where they can be read. One dispatch; nothing
     /// is allocated. If an input or a state does not fit, nothing runs.
+    ///
+    /// On a GPU the run is under way when the call returns, and reading an output waits for it. Calls may follow each other
+    /// without that; an index that was out of range is then the error of the first read behind it, or of a later call, which
+    /// runs nothing. The run itself has changed no guarded state.
     ///
     /// The outputs borrow the state too, since one may be a state tensor itself:
     ///
@@ -385,6 +373,11 @@ impl Bound {
     ) -> Result<Outputs<'a>, Error> {
         self.complete = false;
         if self.stamp != state.stamp() {
+            if self.remote.take().is_some() {
+                // The old one's memory is free before the new one asks for as much; until that is there, nothing is bound.
+                self.stamp = (0, 0);
+                self.executable.afford(state)?;
+            }
             self.resolve(state)?;
             self.rebinds += 1;
         }
@@ -395,44 +388,23 @@ impl Bound {
         self.launch(timed)?;
         let inner = &self.executable.inner;
         self.traffic.runs += 1;
-        if let Some((number, flag)) = self.bad_index {
-            self.fetch(number)?;
-            // SAFETY: the output is an i32 scalar in a live, aligned buffer.
-            let site = unsafe { flag.cast::<i32>().read() };
-            if let Some(site) = usize::try_from(site - 1).ok().and_then(|i| inner.compiled.sites.get(i)) {
-                let (op, loc) = (site.op.clone(), site.loc.clone());
-                return Err(Error::BadIndex { op, loc, bound: site.bound.saturating_sub(1) });
-            }
+        if let (None, Some(flag)) = (&self.remote, inner.flag()) {
+            // SAFETY: it is an i32 scalar in a live, aligned buffer.
+            let number = unsafe { self.addresses[flag.index()].cast::<i32>().read() };
+            inner.bad_index(number).map_or(Ok(()), Err)?;
         }
         self.complete = true;
-        Ok(Outputs {
-            ports: &self.outputs,
-            read: &self.read,
-            #[cfg(feature = "cuda")]
-            gpu: self.gpu.as_deref(),
-        })
-    }
-
-    /// Makes an output readable on the host.
-    #[cfg_attr(not(feature = "cuda"), allow(unused_variables, clippy::unused_self))]
-    fn fetch(&self, number: usize) -> Result<(), Error> {
-        #[cfg(feature = "cuda")]
-        if let Some(gpu) = &self.gpu {
-            gpu.fetch(number)?;
-        }
-        Ok(())
+        Ok(Outputs { ports: &self.outputs, read: &self.read, remote: self.remote.as_deref() })
     }
 
     /// Runs every kernel.
     fn launch(&mut self, timed: bool) -> Result<(), Error> {
         let inner = &self.executable.inner;
-        #[cfg(feature = "cuda")]
-        if let Some(gpu) = &mut self.gpu {
-            gpu.run(timed.then_some(&mut self.times[..]))?;
+        if let Some(remote) = &mut self.remote {
+            remote.run(timed.then_some(&mut self.times[..]))?;
             self.traffic.committed += inner.committed_bytes();
             return Ok(());
         }
-        #[cfg(feature = "cuda")]
         self.shared.iter().try_for_each(SharedTensor::take)?;
         let (Some(program), Some(pool)) = (inner.program.cpu(), inner.device.pool()) else { return Ok(()) };
         let scratch = self.scratch.pointer();

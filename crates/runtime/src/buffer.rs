@@ -1,12 +1,12 @@
 //! Bytes at a fixed address that kernels use directly: the library's own, aligned to a cache line, or a caller's vector.
 
 use crate::Error;
-#[cfg(feature = "cuda")]
 use crate::mirror::Mirror;
 use onestep_ir::{Array, Element};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::any::Any;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// Alignment of the library's own buffers, in bytes: a cache line, and the widest vector register. A caller's vector has
 /// only its element's, which is all that kernels ask for.
@@ -19,9 +19,8 @@ pub struct Buffer {
     pointer: NonNull<u8>,
     bytes: usize,
     owner: Owner,
-    /// Its copy on a GPU.
-    #[cfg(feature = "cuda")]
-    mirror: std::sync::Arc<Mirror>,
+    /// Its copy on a device with memory of its own.
+    mirror: Arc<Mirror>,
 }
 
 /// Who frees the memory.
@@ -47,13 +46,7 @@ impl Buffer {
         // SAFETY: the layout's size is not zero.
         let pointer = unsafe { alloc_zeroed(layout) };
         let Some(pointer) = NonNull::new(pointer) else { return Err(refused) };
-        Ok(Buffer {
-            pointer,
-            bytes,
-            owner: Owner::Own(layout),
-            #[cfg(feature = "cuda")]
-            mirror: Default::default(),
-        })
+        Ok(Buffer { pointer, bytes, owner: Owner::Own(layout), mirror: Arc::default() })
     }
 
     /// The bytes of an array. The array itself is proof that about so much memory can be had, so where it cannot the process
@@ -77,8 +70,7 @@ impl Buffer {
             pointer: pointer.cast(),
             bytes: size_of_val(&vector[..]),
             owner: Owner::Given(Box::new(vector)),
-            #[cfg(feature = "cuda")]
-            mirror: Default::default(),
+            mirror: Arc::default(),
         }
     }
 
@@ -87,9 +79,8 @@ impl Buffer {
         matches!(&self.owner, Owner::Given(vector) if vector.is::<Vec<T>>())
     }
 
-    /// The caller's vector, if it is one of this element type.
+    /// The caller's vector, if it is one of this element type, which the caller has settled.
     pub fn give_back<T: Element>(mut self) -> Option<Vec<T>> {
-        self.settle().ok()?;
         match std::mem::replace(&mut self.owner, Owner::Given(Box::new(()))) {
             Owner::Given(vector) => vector.downcast::<Vec<T>>().ok().map(|v| *v),
             own => {
@@ -99,23 +90,14 @@ impl Buffer {
         }
     }
 
-    /// Brings the bytes up to date if a program on a GPU has changed its copy of them.
+    /// Brings the bytes up to date if a program on another device has changed its copy of them.
     pub fn settle(&self) -> Result<(), Error> {
         // SAFETY: the memory is this buffer's, and every reader comes through here.
-        #[cfg(feature = "cuda")]
-        unsafe { self.mirror.to_host(self.pointer(), self.bytes) }?;
-        Ok(())
+        unsafe { self.mirror.to_host(self.pointer(), self.bytes) }
     }
 
-    /// Notes that the bytes are changed, or will be before anybody else sees them.
-    fn changed(&self) {
-        #[cfg(feature = "cuda")]
-        self.mirror.host_changed();
-    }
-
-    /// Its copy on a GPU.
-    #[cfg(feature = "cuda")]
-    pub fn mirror(&self) -> &std::sync::Arc<Mirror> {
+    /// Its copy on a device with memory of its own.
+    pub fn mirror(&self) -> &Arc<Mirror> {
         &self.mirror
     }
 
@@ -129,55 +111,54 @@ impl Buffer {
         self.bytes
     }
 
-    /// Overwrites the first bytes.
+    /// Overwrites all bytes.
     pub fn write(&self, bytes: &[u8]) {
-        self.write_at(0, bytes);
+        assert_eq!(bytes.len(), self.bytes, "the caller has checked the size");
+        self.mirror.host_changed();
+        // SAFETY: as for `write_at`.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.pointer(), bytes.len()) }
     }
 
     /// Overwrites the bytes from `offset` on.
-    pub fn write_at(&self, offset: usize, bytes: &[u8]) {
+    pub fn write_at(&self, offset: usize, bytes: &[u8]) -> Result<(), Error> {
         let end = offset.checked_add(bytes.len());
         assert!(end.is_some_and(|end| end <= self.bytes), "the caller has checked the size");
-        if bytes.len() < self.bytes {
-            self.settled();
-        }
-        self.changed();
+        self.settle()?;
+        self.mirror.host_changed();
         // SAFETY: the range is checked, the memory is this buffer's, and `bytes` cannot overlap it: a slice of it that lives
         // now borrows the state, which whoever writes holds exclusively.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.pointer().add(offset), bytes.len()) }
-    }
-
-    /// The bytes are up to date, or the device that has them is lost: callers that can give an error ask
-    /// [`Buffer::settle`] first.
-    fn settled(&self) {
-        if let Err(e) = self.settle() {
-            panic!("the state on the device is lost: {e}");
-        }
+        Ok(())
     }
 
     /// The bytes.
-    pub fn bytes(&self) -> &[u8] {
-        self.settled();
+    pub fn bytes(&self) -> Result<&[u8], Error> {
+        self.settle()?;
+        Ok(self.stored())
+    }
+
+    /// The bytes as they are here, which a copy elsewhere may be ahead of.
+    pub fn stored(&self) -> &[u8] {
         // SAFETY: the memory is initialised (zeroed at first, or a vector's elements) and lives as long as `self`.
         unsafe { std::slice::from_raw_parts(self.pointer(), self.bytes) }
     }
 
     /// The elements, which are of this type: the caller has compared dtypes.
-    pub fn elements<T: Element>(&self) -> &[T] {
-        self.settled();
+    pub fn elements<T: Element>(&self) -> Result<&[T], Error> {
+        self.settle()?;
         let n = self.bytes / size_of::<T>();
-        // SAFETY: as for `bytes`; every bit pattern is an element, and both the library's memory and a vector of the dtype's
+        // SAFETY: as for `stored`; every bit pattern is an element, and both the library's memory and a vector of the dtype's
         // storage type are aligned for it.
-        unsafe { std::slice::from_raw_parts(self.aligned::<T>(), n) }
+        Ok(unsafe { std::slice::from_raw_parts(self.aligned::<T>(), n) })
     }
 
     /// The elements, to be changed.
-    pub fn elements_mut<T: Element>(&mut self) -> &mut [T] {
-        self.settled();
-        self.changed();
+    pub fn elements_mut<T: Element>(&mut self) -> Result<&mut [T], Error> {
+        self.settle()?;
+        self.mirror.host_changed();
         let n = self.bytes / size_of::<T>();
         // SAFETY: as for `elements`; the exclusive borrow of the buffer is one of its memory.
-        unsafe { std::slice::from_raw_parts_mut(self.aligned::<T>(), n) }
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.aligned::<T>(), n) })
     }
 
     fn aligned<T: Element>(&self) -> *mut T {

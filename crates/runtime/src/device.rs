@@ -1,10 +1,11 @@
 //! Where programs run.
 
 use crate::Error;
+use crate::driver::Driver;
+use crate::memory::{Memory, Remedy};
 use onestep_cpu::CpuTarget;
 use onestep_cpu::pool::Pool;
-#[cfg(feature = "cuda")]
-use onestep_cuda::{CudaTarget, device::CudaDevice};
+use onestep_cuda::CudaTarget;
 use onestep_passes::Target;
 use std::sync::Arc;
 
@@ -12,22 +13,33 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Device {
     pub(crate) kind: Kind,
+    /// The most bytes that a program may take.
+    limit: Option<usize>,
 }
 
 /// What a device is.
 #[derive(Clone)]
 pub(crate) enum Kind {
     Cpu(Arc<Pool>),
-    #[cfg(feature = "cuda")]
-    Cuda(Arc<CudaDevice>),
+    /// One with memory of its own; a build without any knows none.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+    Own(Arc<dyn Driver>),
+    /// An NVIDIA GPU that is not there.
+    Offline,
+}
+
+impl From<Kind> for Device {
+    fn from(kind: Kind) -> Device {
+        Device { kind, limit: None }
+    }
 }
 
 impl std::fmt::Debug for Device {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.kind {
             Kind::Cpu(pool) => write!(f, "cpu ({} threads)", pool.threads()),
-            #[cfg(feature = "cuda")]
-            Kind::Cuda(device) => write!(f, "cuda ({device:?})"),
+            Kind::Own(driver) => write!(f, "{} ({driver:?})", self.name()),
+            Kind::Offline => write!(f, "{} (by its description)", self.name()),
         }
     }
 }
@@ -45,13 +57,25 @@ impl Device {
         }
         let pool =
             Pool::new(threads).map_err(|source| Error::Spawn { threads, message: source.to_string() })?;
-        Ok(Device { kind: Kind::Cpu(Arc::new(pool)) })
+        Ok(Kind::Cpu(Arc::new(pool)).into())
     }
 
     /// The first NVIDIA GPU. The error names a library that is not there.
     #[cfg(feature = "cuda")]
     pub fn cuda() -> Result<Device, Error> {
-        Ok(Device { kind: Kind::Cuda(CudaDevice::open(0)?) })
+        Ok(Kind::Own(Arc::new(crate::cuda::Cuda::open()?)).into())
+    }
+
+    /// An NVIDIA GPU by its description alone. Programs are compiled for it to text, launches and a memory plan, on any
+    /// machine; none can be bound.
+    pub fn cuda_offline() -> Device {
+        Kind::Offline.into()
+    }
+
+    /// The same device, of whose memory a program may take this much at most, its state included. One that needs more is
+    /// refused when it is bound, before anything is allocated: [`Error::OutOfMemory`].
+    pub fn limited(self, bytes: usize) -> Device {
+        Device { limit: Some(bytes), ..self }
     }
 
     /// The device with this name: `cpu`, or `cuda` in a build with that feature. `threads` are those of the CPU.
@@ -93,21 +117,29 @@ impl Device {
         self.target().name()
     }
 
+    /// Bytes of its own memory that are free now; `None` of the CPU, which has none.
+    pub fn free_bytes(&self) -> Result<Option<usize>, Error> {
+        self.driver().map(|driver| driver.free_bytes()).transpose()
+    }
+
     /// How many threads of the host compute: all of the CPU's, and one that starts the work of a GPU.
     pub fn threads(&self) -> usize {
-        match &self.kind {
-            Kind::Cpu(pool) => pool.threads(),
-            #[cfg(feature = "cuda")]
-            Kind::Cuda(_) => 1,
-        }
+        self.pool().map_or(1, Pool::threads)
     }
 
     /// The CPU's threads; of a GPU, none are needed.
     pub(crate) fn pool(&self) -> Option<&Pool> {
         match &self.kind {
             Kind::Cpu(pool) => Some(pool),
-            #[cfg(feature = "cuda")]
-            Kind::Cuda(_) => None,
+            _ => None,
+        }
+    }
+
+    /// The driver of a device with memory of its own.
+    pub(crate) fn driver(&self) -> Option<&Arc<dyn Driver>> {
+        match &self.kind {
+            Kind::Own(driver) => Some(driver),
+            _ => None,
         }
     }
 
@@ -115,9 +147,20 @@ impl Device {
     pub(crate) fn target(&self) -> &'static dyn Target {
         match &self.kind {
             Kind::Cpu(_) => &CpuTarget,
-            #[cfg(feature = "cuda")]
-            Kind::Cuda(_) => &CudaTarget,
+            Kind::Own(driver) => driver.target(),
+            Kind::Offline => &CudaTarget,
         }
+    }
+
+    /// Refuses a program that needs more memory than there is for it, of whose state so many bytes are there already.
+    pub(crate) fn afford(&self, memory: &Memory, resident: usize) -> Result<(), Error> {
+        // The system's memory is known to be short only when it refuses.
+        let free = self.free_bytes()?.map_or(usize::MAX, |free| free.saturating_add(resident));
+        let (needed, free) = (memory.peak(), free.min(self.limit.unwrap_or(usize::MAX)));
+        if needed <= free {
+            return Ok(());
+        }
+        Err(Error::OutOfMemory { device: self.name(), needed, free, remedy: Remedy::Smaller })
     }
 }
 

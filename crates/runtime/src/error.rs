@@ -1,5 +1,6 @@
 //! What can go wrong between a graph and its results.
 
+use crate::memory::{Binary, Remedy};
 use onestep_cpu::CpuError;
 use onestep_io::IoError;
 use onestep_ir::{ArrayError, GraphError};
@@ -20,7 +21,6 @@ pub enum Error {
     #[error(transparent)]
     Cpu(#[from] CpuError),
     /// CUDA refused a program, or a call to the device failed.
-    #[cfg(feature = "cuda")]
     #[error(transparent)]
     Cuda(#[from] onestep_cuda::CudaError),
     /// The backend cannot render a kernel of the schedule.
@@ -77,6 +77,26 @@ pub enum Error {
     Memory {
         /// How many bytes were asked for.
         bytes: usize,
+    },
+    /// The device does not have the memory that a program needs. Nothing was allocated or run.
+    #[error("the program needs {} on '{device}' and {} are free; {remedy}", Binary(*.needed), Binary(*.free))]
+    OutOfMemory {
+        /// The device.
+        device: &'static str,
+        /// Bytes that the program needs in all: [`crate::Memory::peak`].
+        needed: usize,
+        /// Bytes that it may have, those of its state that are there already included.
+        free: usize,
+        /// What could be done.
+        remedy: Remedy,
+    },
+    /// A program that was compiled for the description of a device.
+    #[error(
+        "'{device}' is known by its description alone, on which nothing runs; compile for a device that is there"
+    )]
+    Offline {
+        /// The device.
+        device: &'static str,
     },
     /// A step cannot be made to fit in the memory that it may use.
     #[error(

@@ -3,11 +3,14 @@
 use crate::backend::Backend;
 use crate::bound::Bound;
 use crate::feeds::Feeds;
+use crate::memory::Memory;
 use crate::report::Report;
 use crate::state::State;
 use crate::{Device, Error};
 use onestep_ir::{Graph, GraphError, Type};
+use onestep_passes::indices;
 use onestep_passes::pipeline::{self, Compiled};
+use onestep_passes::schedule::BufferId;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -29,11 +32,25 @@ pub(crate) struct Inner {
     options: Options,
     pub compiled: Compiled,
     pub program: Backend,
+    pub memory: Memory,
     compile_time: Duration,
 }
 
-#[cfg(feature = "cuda")]
 impl Inner {
+    /// The buffer that says which index was out of range, if the program checks any: the number of the check from 1 on, or 0.
+    pub fn flag(&self) -> Option<BufferId> {
+        let Compiled { schedule, sites, .. } = &self.compiled;
+        let mut outputs = schedule.outputs.iter().filter(|_| !sites.is_empty());
+        outputs.find(|(name, _)| &**name == indices::OUTPUT).map(|(_, buffer)| *buffer)
+    }
+
+    /// The error of that number.
+    pub fn bad_index(&self, number: i32) -> Option<Error> {
+        let site = self.compiled.sites.get(usize::try_from(number - 1).ok()?)?;
+        let (op, loc) = (site.op.clone(), site.loc.clone());
+        Some(Error::BadIndex { op, loc, bound: site.bound.saturating_sub(1) })
+    }
+
     /// Bytes of new state that a run copies to its place.
     pub fn committed_bytes(&self) -> u64 {
         let Compiled { plan, schedule, .. } = &self.compiled;
@@ -65,15 +82,27 @@ impl Executable {
             dump(&compiled, Path::new(&folder));
         }
         let program = Backend::new(device, &compiled, options.fuse)?;
+        let memory = program.memory(device, &compiled);
         let compile_time = start.elapsed();
         let (device, graph) = (device.clone(), graph.clone());
-        Ok(Executable { inner: Arc::new(Inner { device, graph, options, compiled, program, compile_time }) })
+        let inner = Inner { device, graph, options, compiled, program, memory, compile_time };
+        Ok(Executable { inner: Arc::new(inner) })
     }
 
-    /// The bytes that a call of the graph would need in all ([`Report::peak_bytes`]), from its plan alone: nothing is rendered
-    /// or allocated.
-    pub fn peak_bytes(graph: &Graph, device: &Device, options: &Options) -> Result<usize, Error> {
-        Ok(pipeline::compile(graph, device.target(), options)?.plan.peak_bytes())
+    /// The memory that the graph would need: nothing is allocated, and nothing compiled for a device.
+    pub fn memory_of(graph: &Graph, device: &Device, options: &Options) -> Result<Memory, Error> {
+        Backend::memory_of(device, &pipeline::compile(graph, device.target(), options)?)
+    }
+
+    /// The memory that it needs.
+    pub fn memory(&self) -> Memory {
+        self.inner.memory
+    }
+
+    /// The CUDA C of its kernels, each text once, by the name of its function; empty on the CPU.
+    pub fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
+        let kernels = self.inner.program.code().map_or(&[][..], |code| &code.kernels);
+        kernels.iter().map(|k| (k.name.as_str(), k.source.as_str()))
     }
 
     /// The graph that was compiled.
@@ -103,8 +132,8 @@ impl Executable {
 
     /// Kernels, memory, aliases and refusals.
     pub fn report(&self) -> Report {
-        let names = self.inner.program.names().map(str::to_string).collect();
-        Report::new(&self.inner.compiled, names, self.inner.compile_time)
+        let Inner { compiled, program, memory, compile_time, .. } = &*self.inner;
+        Report::new(compiled, program, *memory, *compile_time)
     }
 
     /// The state tensors that this program needs and the state lacks, each with its type.
@@ -112,6 +141,13 @@ impl Executable {
         let graph = &self.inner.graph;
         let lacking = graph.states.iter().filter(|s| !state.contains(&s.name));
         lacking.map(|s| (s.name.to_string(), graph.ty(s.value).clone())).collect()
+    }
+
+    /// Refuses to bind where the device lacks the memory.
+    pub(crate) fn afford(&self, state: &State) -> Result<(), Error> {
+        let tensors = self.graph().states.iter().filter_map(|s| state.tensor(&s.name));
+        let resident = tensors.filter(|t| t.buffer.mirror().is_resident()).map(|t| t.buffer.len()).sum();
+        self.device().afford(&self.inner.memory, resident)
     }
 
     /// Whether arrays of these shapes are what the program takes.

@@ -4,18 +4,22 @@
 mod backend;
 mod bound;
 mod buffer;
+#[cfg(feature = "cuda")]
+mod cuda;
 pub mod debug;
 mod device;
+mod driver;
 mod error;
 mod executable;
 mod explain;
+#[cfg(test)]
+mod fake;
 mod feeds;
-#[cfg(feature = "cuda")]
-mod gpu;
-#[cfg(feature = "cuda")]
+mod memory;
 mod mirror;
 mod outputs;
 mod program;
+mod remote;
 mod replay;
 mod report;
 mod state;
@@ -26,8 +30,9 @@ pub use device::Device;
 pub use error::Error;
 pub use executable::{Executable, Options};
 pub use feeds::Feeds;
+pub use memory::{Memory, Remedy};
 pub use outputs::Outputs;
-pub use program::{CompileEvent, Program};
+pub use program::{CompileEvent, FindRemedy, Program};
 pub use replay::ValueDigest;
-pub use report::{BufferReport, KernelReport, Report};
+pub use report::{BufferReport, KernelReport, LaunchReport, Report};
 pub use state::{Binding, State};

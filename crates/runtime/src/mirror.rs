@@ -1,21 +1,21 @@
-//! A host buffer's copy on a GPU. Each side is copied to the other when it is asked for and behind, and not before: in a loop
-//! of steps nothing is copied at all.
+//! A host buffer's copy on a device with memory of its own. Each side is copied to the other when it is asked for and behind,
+//! and not before: in a loop of steps nothing is copied at all.
 
-use onestep_cuda::CudaError;
-use onestep_cuda::device::{CudaDevice, Memory};
+use crate::Error;
+use crate::driver::{DeviceMemory, Driver};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 
 /// The copy, if there is one, and which side is behind the other.
 #[derive(Debug, Default)]
 pub(crate) struct Mirror {
-    memory: Mutex<Option<Memory>>,
+    memory: Mutex<Option<Box<dyn DeviceMemory>>>,
     host_behind: AtomicBool,
     device_behind: AtomicBool,
 }
 
 impl Mirror {
-    fn memory(&self) -> MutexGuard<'_, Option<Memory>> {
+    fn memory(&self) -> MutexGuard<'_, Option<Box<dyn DeviceMemory>>> {
         self.memory.lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -24,7 +24,7 @@ impl Mirror {
     /// # Safety
     ///
     /// `host` is writable for the buffer's `bytes`, and whoever reads them asks for this first.
-    pub unsafe fn to_host(&self, host: *mut u8, bytes: usize) -> Result<(), CudaError> {
+    pub unsafe fn to_host(&self, host: *mut u8, bytes: usize) -> Result<(), Error> {
         if !self.host_behind.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -34,27 +34,32 @@ impl Mirror {
             && let Some(memory) = &*memory
         {
             // SAFETY: the caller's contract; while the flag is set nobody reads the bytes.
-            memory.read(0, unsafe { std::slice::from_raw_parts_mut(host, bytes) })?;
+            memory.read(unsafe { std::slice::from_raw_parts_mut(host, bytes) })?;
             self.host_behind.store(false, Ordering::Release);
         }
         Ok(())
     }
 
-    /// Brings the device up to date, and makes the copy at first; its address.
-    pub fn to_device(&self, device: &Arc<CudaDevice>, host: &[u8]) -> Result<u64, CudaError> {
+    /// Brings the device up to date, and makes the copy at first; its address. `host` has the buffer's bytes: it is up to date
+    /// if it is ahead of the device, or if there is no copy.
+    pub fn to_device(&self, driver: &dyn Driver, host: &[u8]) -> Result<u64, Error> {
         let mut memory = self.memory();
-        match &mut *memory {
+        let address = match &mut *memory {
             Some(memory) => {
-                if self.device_behind.swap(false, Ordering::AcqRel) {
-                    memory.write(0, host)?;
+                if self.is_device_behind() {
+                    memory.write(host)?;
                 }
-                Ok(memory.pointer())
+                memory.address()
             }
-            None => {
-                self.device_behind.store(false, Ordering::Release);
-                Ok(memory.insert(Memory::of(device, host)?).pointer())
-            }
-        }
+            None => memory.insert(driver.upload(host)?).address(),
+        };
+        self.device_behind.store(false, Ordering::Release);
+        Ok(address)
+    }
+
+    /// Whether there is a copy.
+    pub fn is_resident(&self) -> bool {
+        self.memory().is_some()
     }
 
     /// Whether [`Mirror::to_device`] has something to copy.

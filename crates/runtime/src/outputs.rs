@@ -1,6 +1,7 @@
 //! What a call gave back.
 
 use crate::Error;
+use crate::remote::Remote;
 use onestep_ir::{Array, DType};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -13,7 +14,6 @@ pub(crate) struct OutputPort {
     pub shape: Vec<usize>,
     pub pointer: *const u8,
     /// Its number among the schedule's outputs.
-    #[cfg(feature = "cuda")]
     pub number: usize,
 }
 
@@ -24,8 +24,7 @@ pub struct Outputs<'b> {
     /// Counts the bytes that are copied out.
     pub(crate) read: &'b Cell<u64>,
     /// Where outputs are fetched from before they are read.
-    #[cfg(feature = "cuda")]
-    pub(crate) gpu: Option<&'b crate::gpu::Gpu>,
+    pub(crate) remote: Option<&'b Remote>,
 }
 
 impl std::fmt::Debug for Outputs<'_> {
@@ -45,13 +44,12 @@ impl<'b> Outputs<'b> {
     fn bytes(&self, port: &'b OutputPort) -> Result<&'b [u8], Error> {
         let len = port.shape.iter().product::<usize>() * port.dtype.size();
         self.read.set(self.read.get() + len as u64);
-        #[cfg(feature = "cuda")]
-        if let Some(gpu) = self.gpu {
-            gpu.fetch(port.number)?;
+        if let Some(remote) = self.remote {
+            remote.fetch(port.number)?;
         }
         // SAFETY: the pointer is to an output of the bound executable that `'b` borrows: that many bytes of its arena,
         // input area, constants, or of a tensor of the state that `'b` borrows too, written by the last call, which is
-        // over; of a GPU's outputs, the place where the line above has put them.
+        // over; of a remote device's outputs, the place where the line above has put them.
         Ok(unsafe { std::slice::from_raw_parts(port.pointer, len) })
     }
 

@@ -4,6 +4,7 @@
 use crate::bound::{Bound, Traffic};
 use crate::executable::{Executable, Options, select};
 use crate::feeds::{self, Feeds};
+use crate::memory::Remedy;
 use crate::outputs::Outputs;
 use crate::{Device, Error, State};
 use onestep_ir::{Element, StatePort, bind};
@@ -14,6 +15,10 @@ use std::time::Duration;
 
 /// What is done to a graph once its dimensions are bound: differentiation, an optimizer; or nothing.
 pub type Transform = dyn Fn(&Graph) -> Result<Graph, Error> + Send + Sync;
+
+/// What a program can do that needs more memory than the given bytes, which is all there is; the graph is bound, and not yet
+/// transformed.
+pub type FindRemedy = dyn Fn(&Graph, usize) -> Remedy + Send + Sync;
 
 /// Sizes of the dimension variables.
 pub type Binding = BTreeMap<Arc<str>, usize>;
@@ -55,6 +60,7 @@ impl Entry {
 pub struct Program {
     base: Graph,
     transform: Arc<Transform>,
+    remedy: Option<Box<FindRemedy>>,
     device: Device,
     options: Options,
     capacity: usize,
@@ -112,6 +118,7 @@ impl Program {
             base: graph.clone(),
             declared: declared(graph, &interface),
             transform,
+            remedy: None,
             device: device.clone(),
             options: options.clone(),
             capacity: 8,
@@ -125,6 +132,23 @@ impl Program {
             program.entry(Binding::new(), None)?;
         }
         Ok(program)
+    }
+
+    /// Asks this function what to say where memory is short: it is called when a call has been refused.
+    pub fn on_short_memory(&mut self, remedy: Box<FindRemedy>) {
+        self.remedy = Some(remedy);
+    }
+
+    /// An error of binding an executable, with what could be done.
+    fn with_remedy(&self, at: usize, error: Error) -> Error {
+        let (Error::OutOfMemory { device, needed, free, .. }, Some(find)) = (&error, &self.remedy) else {
+            return error;
+        };
+        let (device, needed, free) = (*device, *needed, *free);
+        match bind(&self.base, &self.entries[at].binding) {
+            Ok(graph) => Error::OutOfMemory { device, needed, free, remedy: find(&graph, free) },
+            Err(_) => error,
+        }
     }
 
     /// How many executables are kept (8 unless set); the one used longest ago goes first.
@@ -301,15 +325,15 @@ impl Program {
     ) -> Result<&mut Bound, Error> {
         let at = self.find(feeds, state, outputs)?;
         self.clock += 1;
-        let entry = &mut self.entries[at];
-        entry.used = self.clock;
-        match &mut entry.bound {
-            Some(bound) => Ok(bound),
-            none => {
+        self.entries[at].used = self.clock;
+        let bound = match self.entries[at].bound.take() {
+            Some(bound) => bound,
+            None => {
                 state.declare(&self.declared);
-                Ok(none.insert(entry.executable.bind(state)?))
+                self.entries[at].executable.bind(state).map_err(|e| self.with_remedy(at, e))?
             }
-        }
+        };
+        Ok(self.entries[at].bound.insert(bound))
     }
 
     /// Runs the program once. The first call with new sizes compiles, the first with a state binds; every other call is one

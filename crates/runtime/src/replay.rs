@@ -34,7 +34,7 @@ impl Executable {
         let options = Options { fuse: false, ..Options::default() };
         let executable = Executable::compile(&open, self.device(), &options)?;
         // What is bound is not changed, but belongs to whoever runs it.
-        let mut state = state.clone();
+        let mut state = state.try_clone()?;
         let mut bound = executable.bind(&state)?;
         let out = bound.run(&mut state, inputs)?;
         let digest = |(node, v): &(&Node, ValueId)| {

@@ -1,8 +1,13 @@
 //! The compile report: what a program became, for people and for `inspect`.
 
+use crate::backend::Backend;
+use crate::memory::Memory;
+use onestep_cuda::code::{Code, Step};
+use onestep_ir::DType;
 use onestep_passes::pipeline::Compiled;
 use onestep_passes::plan::Place;
 use onestep_passes::schedule::{BufferKind, Expr, Kernel, LoopKernel};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -15,6 +20,55 @@ pub struct KernelReport {
     pub kind: &'static str,
     /// What its loops, its epilogue or its iterations compute: the first few functions.
     pub note: String,
+    /// On a GPU, what it is started as; none where nothing is computed.
+    pub launches: Vec<LaunchReport>,
+}
+
+/// A launch on a GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LaunchReport {
+    /// Of a kernel.
+    Kernel {
+        /// Its function, whose text [`crate::Executable::texts`] gives.
+        name: String,
+        /// Blocks.
+        grid: u32,
+        /// Threads of a block.
+        threads: u32,
+        /// Bytes of dynamic shared memory.
+        shared_bytes: u32,
+    },
+    /// Of a matrix product that the vendor's library computes, with factors of this dtype.
+    Product(DType),
+    /// Of a copy within the device, of so many bytes.
+    Copy(usize),
+}
+
+impl LaunchReport {
+    fn of(step: &Step, code: &Code) -> LaunchReport {
+        match step {
+            Step::Launch { kernel, grid, .. } => {
+                let k = &code.kernels[*kernel];
+                let (name, threads, shared_bytes) = (k.name.clone(), k.threads, k.shared_bytes);
+                LaunchReport::Kernel { name, grid: *grid, threads, shared_bytes }
+            }
+            Step::Product(p) => LaunchReport::Product(p.dtype),
+            Step::Copy { bytes, .. } => LaunchReport::Copy(*bytes),
+        }
+    }
+}
+
+impl fmt::Display for LaunchReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LaunchReport::Kernel { name, grid, threads, shared_bytes } => {
+                write!(f, "{name} <{grid} x {threads}>")?;
+                if *shared_bytes > 0 { write!(f, " with {shared_bytes} shared bytes") } else { Ok(()) }
+            }
+            LaunchReport::Product(dtype) => write!(f, "the library's product of {dtype}"),
+            LaunchReport::Copy(bytes) => write!(f, "copy of {bytes} bytes"),
+        }
+    }
 }
 
 /// One buffer.
@@ -39,14 +93,12 @@ pub struct Report {
     pub kernels: Vec<KernelReport>,
     /// Buffers that some kernel writes.
     pub buffers: Vec<BufferReport>,
-    /// Bytes of the arena.
-    pub arena_bytes: usize,
+    /// What it takes of its device's memory.
+    pub memory: Memory,
     /// The most bytes of the arena that are live at once.
     pub live_bytes: usize,
-    /// Bytes of state, inputs, constants and arena together.
-    pub peak_bytes: usize,
-    /// Bytes of state.
-    pub state_bytes: usize,
+    /// New state that is computed elsewhere and copied to its place after the last kernel: on a GPU, a launch each.
+    pub copies: Vec<LaunchReport>,
     /// Buffers that take another's storage, in words.
     pub aliases: Vec<String>,
     /// State that is updated in place, by path.
@@ -58,16 +110,28 @@ pub struct Report {
 }
 
 impl Report {
-    pub(crate) fn new(compiled: &Compiled, names: Vec<String>, compile_time: Duration) -> Report {
+    pub(crate) fn new(
+        compiled: &Compiled,
+        program: &Backend,
+        memory: Memory,
+        compile_time: Duration,
+    ) -> Report {
         let (s, p) = (&compiled.schedule, &compiled.plan);
-        let kernels = s.kernels.iter().zip(names).map(|(k, name)| {
+        let mut launches: Vec<Vec<LaunchReport>> = vec![vec![]; s.kernels.len() + 1];
+        if let Some(code) = program.code() {
+            for (kernel, step) in &code.steps {
+                launches[*kernel].push(LaunchReport::of(step, code));
+            }
+        }
+        let copies = launches.pop().unwrap_or_default();
+        let kernels = s.kernels.iter().zip(program.names()).zip(launches).map(|((k, name), launches)| {
             let kind = match k {
                 Kernel::Loops(_) => "loop",
                 Kernel::Matmul(_) => "matmul",
                 Kernel::Library(_) => "library",
                 Kernel::Scan(_) => "scan",
             };
-            KernelReport { name, kind, note: functions(loops(k)) }
+            KernelReport { name: name.to_string(), kind, note: functions(loops(k)), launches }
         });
         let temps = s.buffers.iter().enumerate().filter(|(_, b)| matches!(b.kind, BufferKind::Temp));
         let buffers = temps.clone().map(|(i, b)| BufferReport {
@@ -85,10 +149,9 @@ impl Report {
             name: s.name.clone(),
             kernels: kernels.collect(),
             buffers: buffers.collect(),
-            arena_bytes: p.arena_bytes,
+            memory,
             live_bytes: p.live_bytes,
-            peak_bytes: p.peak_bytes(),
-            state_bytes: p.state_bytes,
+            copies,
             aliases: p
                 .aliases
                 .iter()
@@ -98,6 +161,22 @@ impl Report {
             refusals: p.refusals.iter().map(|(i, why)| format!("'{}': {why}", s.states[*i].name)).collect(),
             compile_time,
         }
+    }
+}
+
+impl Report {
+    /// Every launch of a call on a GPU, in order.
+    pub fn launches(&self) -> impl Iterator<Item = &LaunchReport> {
+        self.kernels.iter().flat_map(|k| &k.launches).chain(&self.copies)
+    }
+
+    /// How many different texts they are of.
+    fn texts(&self) -> usize {
+        let name = |l| match l {
+            &LaunchReport::Kernel { ref name, .. } => Some(name),
+            _ => None,
+        };
+        self.launches().filter_map(name).collect::<BTreeSet<_>>().len()
     }
 }
 
@@ -144,9 +223,15 @@ impl fmt::Display for Report {
         for (i, k) in self.kernels.iter().enumerate() {
             let note = if k.note.is_empty() { String::new() } else { format!(" ({})", k.note) };
             writeln!(f, "  k{i:<4} {:<8} {}{note}", k.kind, k.name)?;
+            k.launches.iter().try_for_each(|l| writeln!(f, "        {l}"))?;
         }
-        writeln!(f, "arena {} bytes; at most {} live at once", self.arena_bytes, self.live_bytes)?;
-        writeln!(f, "state {} bytes; everything {} bytes", self.state_bytes, self.peak_bytes)?;
+        self.copies.iter().try_for_each(|l| writeln!(f, "  {l} to its state"))?;
+        let launches = self.launches().count();
+        if launches > 0 {
+            writeln!(f, "{launches} launches of {} texts", self.texts())?;
+        }
+        writeln!(f, "memory {}", self.memory)?;
+        writeln!(f, "of the arena at most {} bytes are live at once", self.live_bytes)?;
         writeln!(f, "{} state tensors are updated in place", self.in_place.len())?;
         for r in &self.refusals {
             writeln!(f, "  not in place: {r}")?;

@@ -55,23 +55,21 @@ impl Default for State {
     }
 }
 
-impl Clone for State {
-    /// A copy with storage of its own.
-    fn clone(&self) -> State {
-        let mut copy = State { declared: self.declared.clone(), ..State::new() };
-        for (name, t) in &self.tensors {
-            let buffer = Buffer::copy(t.buffer.bytes());
-            copy.tensors.insert(name.clone(), Tensor { dtype: t.dtype, shape: t.shape.clone(), buffer });
-        }
-        copy
-    }
-}
-
 impl State {
     /// An empty state.
     pub fn new() -> State {
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         State { id, generation: 0, tensors: BTreeMap::new(), declared: BTreeMap::new() }
+    }
+
+    /// A copy with storage of its own. It fails where a device that has changed the state cannot be asked for it.
+    pub fn try_clone(&self) -> Result<State, Error> {
+        let mut copy = State { declared: self.declared.clone(), ..State::new() };
+        for (name, t) in &self.tensors {
+            let buffer = Buffer::copy(t.buffer.bytes()?);
+            copy.tensors.insert(name.clone(), Tensor { dtype: t.dtype, shape: t.shape.clone(), buffer });
+        }
+        Ok(copy)
     }
 
     /// Changes whenever a tensor's storage is replaced: what a bound executable compares.
@@ -120,8 +118,7 @@ impl State {
     /// A copy of a tensor.
     pub fn get(&self, name: &str) -> Result<Array, Error> {
         let t = self.tensors.get(name).ok_or_else(|| self.missing(name))?;
-        t.buffer.settle()?;
-        Ok(Array::from_bytes(t.dtype, &t.shape, t.buffer.bytes())?)
+        Ok(Array::from_bytes(t.dtype, &t.shape, t.buffer.bytes()?)?)
     }
 
     /// Sets a tensor: in its storage when dtype and shape are the same, else in new storage.

@@ -32,16 +32,18 @@ impl Bound {
         names: impl IntoIterator<Item = impl AsRef<str>>,
         mut update: impl FnMut(&str, &[usize], &mut [T], &[T]),
     ) -> Result<(), Error> {
-        if !self.has_run_on(state) {
+        if !self.has_run_on(state)? {
             return Err(Error::NotRun);
         }
         let mut pairs = self.pairs::<T>(state, names)?;
+        // All of them before the first is changed.
         for Pair { parameter, gradient, .. } in &pairs {
             parameter.buffer.settle()?;
             gradient.buffer.settle()?;
         }
         for Pair { name, parameter, gradient } in &mut pairs {
-            update(name, &parameter.shape, parameter.buffer.elements_mut(), gradient.buffer.elements());
+            let gradient = gradient.buffer.elements()?;
+            update(name, &parameter.shape, parameter.buffer.elements_mut()?, gradient);
         }
         Ok(())
     }

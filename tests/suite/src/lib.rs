@@ -7,6 +7,7 @@ pub mod exceptions;
 pub mod report;
 pub mod runtimes;
 pub mod samples;
+pub mod spread;
 pub mod table;
 pub mod torch;
 
@@ -14,11 +15,28 @@ use onestep_ir::{Array, Graph};
 
 pub use runtimes::{Interpreter, Rewritten};
 
-/// A way to run a graph that has inputs and outputs but no state.
+/// A way to run graphs.
 pub trait Runtime: Sync {
     /// The name that [`exceptions`] uses.
     fn name(&self) -> &str;
 
+    /// Makes a graph ready to be called, with every state tensor at its first value.
+    fn open(&self, graph: &Graph) -> Result<Box<dyn Session>, String>;
+
     /// The outputs for these inputs, both in the graph's order.
-    fn run(&self, graph: &Graph, inputs: &[Array]) -> Result<Vec<Array>, String>;
+    fn run(&self, graph: &Graph, inputs: &[Array]) -> Result<Vec<Array>, String> {
+        self.open(graph)?.call(inputs)
+    }
+}
+
+/// A graph with its state, on a runtime.
+pub trait Session {
+    /// Runs the graph once: the outputs for these inputs, both in the graph's order.
+    fn call(&mut self, inputs: &[Array]) -> Result<Vec<Array>, String>;
+
+    /// A state tensor.
+    fn get(&self, name: &str) -> Result<Array, String>;
+
+    /// Overwrites a state tensor.
+    fn set(&mut self, name: &str, value: &Array);
 }

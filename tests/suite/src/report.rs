@@ -4,10 +4,10 @@ use crate::Runtime;
 use crate::conform::{Verdict, check};
 use crate::exceptions::{Allows, EXCEPTIONS, Exception};
 use crate::samples::Samples;
+use crate::spread;
 use crate::torch;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What became of the whole suite on one runtime.
 #[derive(Clone, Debug)]
@@ -39,21 +39,7 @@ pub struct Operator {
 
 /// Runs every recorded sample.
 pub fn run(runtime: &dyn Runtime, samples: &Samples) -> Report {
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut done = vec![];
-        loop {
-            let i = next.fetch_add(1, Ordering::Relaxed);
-            let Some(sample) = samples.samples.get(i) else { return done };
-            done.push((i, check(runtime, samples, sample)));
-        }
-    };
-    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let mut verdicts: Vec<(usize, Verdict)> = std::thread::scope(|s| {
-        let workers: Vec<_> = (0..threads).map(|_| s.spawn(work)).collect();
-        workers.into_iter().flat_map(|w| w.join().unwrap_or_else(|e| std::panic::resume_unwind(e))).collect()
-    });
-    verdicts.sort_by_key(|v| v.0);
+    let verdicts = spread::each(&samples.samples, |_, sample| check(runtime, samples, sample));
     let of = |(key, &whole): (&String, &usize)| (key.clone(), Operator { whole, ..Operator::default() });
     let mut operators: BTreeMap<String, Operator> = samples.suite.iter().map(of).collect();
     let mut used = [false; EXCEPTIONS.len()];

@@ -8,6 +8,7 @@ use onestep_ir::testing::Rng;
 use onestep_ir::{Array, AttentionOptions, DType, Graph, GraphBuilder, Real, Shape, Tensor, Type};
 use onestep_suite::Runtime;
 use onestep_suite::runtimes::{Interpreter, all};
+use onestep_suite::spread::each;
 use safetensors::SafeTensors;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -194,7 +195,8 @@ fn graph_of(op: &Attention, values: &[Array], decomposed: bool) -> Graph {
 
 #[test]
 fn options_drawn_at_random() {
-    for seed in 0..300 {
+    let seeds: Vec<u64> = (0..300).collect();
+    each(&seeds, |_, &seed| {
         let (op, values) = drawn(seed);
         let dtype = values[0].dtype();
         let tolerance = match dtype {
@@ -221,5 +223,5 @@ fn options_drawn_at_random() {
             "differentiated decomposition",
             &Interpreter.run(&graph_of(&op, &values, true), &values).unwrap(),
         );
-    }
+    });
 }

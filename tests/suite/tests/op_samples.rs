@@ -6,6 +6,7 @@ use onestep_ir::op::{Range, Sample};
 use onestep_ir::testing::{custom_samples, difference, epsilon, graph_of, operand_values};
 use onestep_ir::{Array, DType, Dense, Dim, Op, Shape, Type};
 use onestep_suite::runtimes;
+use onestep_suite::spread::{all_hold, part};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The sample with its `f64` operands in another dtype; `None` if the op or the range does not fit it.
@@ -56,9 +57,9 @@ fn has_lengths(op: &Op) -> bool {
     }
 }
 
-/// Runs a sample everywhere and compares with the interpreter. `false` where the op itself refuses its operands' values, an
+/// Runs a sample everywhere and compares with the interpreter. `Ok(false)` where the op itself refuses its operands' values, an
 /// index that is none: then every runtime refuses them too, or reads NaN (0 for integers) there, or all that a length can mean.
-fn compare(sample: &Sample, seed: u64) -> bool {
+fn compare(sample: &Sample, seed: u64) -> Result<bool, String> {
     let types: Vec<Type> = sample.operands.iter().map(|(ty, _)| ty.clone()).collect();
     let graph = graph_of(&sample.op, &types).unwrap();
     let fed: Vec<Array> = operand_values(sample, seed).iter().map(|d| d.to_array().unwrap()).collect();
@@ -70,20 +71,24 @@ fn compare(sample: &Sample, seed: u64) -> bool {
             (Ok(got), Ok(want)) => (got, &want.outputs),
             (Err(_), Err(_)) => continue,
             (Ok(got), Err(_)) if got.iter().all(unread) || has_lengths(&sample.op) => continue,
-            (got, want) => panic!("{what}: {got:?}, not {want:?}"),
+            (got, want) => return Err(format!("{what}: {got:?}, not {want:?}")),
         };
-        assert_eq!(got.len(), want.len(), "{what}");
+        if got.len() != want.len() {
+            return Err(format!("{what}: {} results, not {}", got.len(), want.len()));
+        }
         for (g, w) in got.iter().zip(want) {
             let d = difference(&Dense::from_array(g), w) / size(w);
-            assert!(d <= tolerance(sample), "{what}: {d}\n{g:?}\n{w:?}");
+            if d.is_nan() || d > tolerance(sample) {
+                return Err(format!("{what}: off by {d}\n{g:?}\n{w:?}"));
+            }
         }
     }
-    want.is_ok()
+    Ok(want.is_ok())
 }
 
 #[test]
 fn every_op_in_every_float_dtype() {
-    let mut seen = BTreeSet::new();
+    let (mut seen, mut cases) = (BTreeSet::new(), vec![]);
     // Of the user's own ops those that run everywhere.
     let own = custom_samples().into_iter().filter(|s| s.op.rule().name() == "testing.horner");
     for (n, sample) in Op::samples().into_iter().chain(own).enumerate() {
@@ -93,16 +98,20 @@ fn every_op_in_every_float_dtype() {
             if dtype != DType::F64 && !has_dtype {
                 continue;
             }
-            assert!(compare(&sample, n as u64), "{:?} refuses its own sample", sample.op);
             seen.insert((sample.op.rule().name(), dtype.name()));
+            cases.push((sample, n as u64));
         }
     }
+    all_hold("floats", &cases, |_, (sample, n)| match compare(sample, *n)? {
+        true => Ok(()),
+        false => Err(format!("{:?} refuses its own sample", sample.op)),
+    });
     assert!(seen.len() > 250, "{}", seen.len());
 }
 
 #[test]
 fn every_op_of_integers_in_every_integer_dtype() {
-    let mut seen = BTreeSet::new();
+    let mut cases = vec![];
     for (n, sample) in Op::samples().into_iter().enumerate() {
         for dtype in [DType::I8, DType::U8, DType::U32, DType::I64] {
             let mut sample = sample.clone();
@@ -113,10 +122,15 @@ fn every_op_of_integers_in_every_integer_dtype() {
             if changed == 0 || sample.op.rule().infer(&types).is_err() {
                 continue;
             }
-            if compare(&sample, n as u64) {
-                seen.insert((sample.op.rule().name(), dtype.name()));
-            }
+            cases.push((sample, n as u64, dtype.name()));
         }
+    }
+    let ran = all_hold("integers", &cases, |_, (sample, n, dtype)| {
+        Ok(compare(sample, *n)?.then(|| (sample.op.rule().name(), *dtype)))
+    });
+    let seen: BTreeSet<_> = ran.into_iter().flatten().collect();
+    if part() != (0, 1) {
+        return;
     }
     let of =
         |dtype: &str| seen.iter().filter(|(_, d)| *d == dtype).map(|(name, _)| *name).collect::<Vec<_>>();
@@ -130,7 +144,7 @@ fn every_op_of_integers_in_every_integer_dtype() {
 /// has the interpreter's result everywhere.
 #[test]
 fn every_op_of_no_elements() {
-    let (mut ran, mut refused) = (BTreeSet::new(), 0);
+    let (mut cases, mut ran, mut refused) = (vec![], BTreeSet::new(), 0);
     for (n, sample) in Op::samples().into_iter().enumerate() {
         let sizes = sample.operands.iter().flat_map(|(ty, _)| ty.shape.0.iter().filter_map(Dim::size));
         for gone in sizes.collect::<BTreeSet<usize>>() {
@@ -144,8 +158,8 @@ fn every_op_of_no_elements() {
             let types: Vec<Type> = sample.operands.iter().map(|(ty, _)| ty.clone()).collect();
             match sample.op.rule().infer(&types) {
                 Ok(_) => {
-                    compare(&sample, n as u64);
                     ran.insert(sample.op.rule().name());
+                    cases.push((sample, n as u64));
                 }
                 Err(mistake) => {
                     refused += 1;
@@ -154,5 +168,6 @@ fn every_op_of_no_elements() {
             }
         }
     }
+    all_hold("no elements", &cases, |_, (sample, n)| compare(sample, *n));
     assert!(ran.len() > 90 && refused > 5, "{} ran, {refused} refused", ran.len());
 }

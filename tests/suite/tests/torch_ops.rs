@@ -2,7 +2,7 @@
 
 use onestep_ir::{Array, Graph};
 use onestep_suite::samples::Samples;
-use onestep_suite::{Interpreter, Runtime, report, runtimes, table, torch};
+use onestep_suite::{Interpreter, Runtime, Session, report, runtimes, spread, table, torch};
 use std::io::Write;
 
 /// How many samples pass at least; raised with every entry of the table.
@@ -11,14 +11,18 @@ const PASSED: usize = 6632;
 #[test]
 fn samples_of_pytorch() {
     let samples = Samples::read().unwrap();
+    let whole = spread::part() == (0, 1);
     for runtime in runtimes::all() {
         let report = report::run(runtime, &samples);
         // Past the test harness's capture: how much is covered is for everyone to see.
         let _ = write!(std::io::stderr(), "{report}");
         let failures = report.failures();
         assert!(failures.is_empty(), "{} samples fail:\n{}", failures.len(), failures.join("\n"));
-        assert!(report.stale.is_empty(), "exceptions that nothing needs: {:#?}", report.stale);
-        assert!(report.passed() >= PASSED, "{} passed, {PASSED} did before", report.passed());
+        assert!(!whole || report.stale.is_empty(), "exceptions that nothing needs: {:#?}", report.stale);
+        assert!(!whole || report.passed() >= PASSED, "{} passed, {PASSED} did before", report.passed());
+    }
+    if !whole {
+        return;
     }
     let page = table::page(&report::run(&Interpreter, &samples));
     let written = std::fs::read_to_string(table::path()).unwrap_or_default();
@@ -28,12 +32,26 @@ fn samples_of_pytorch() {
 /// Every output but the first as the interpreter gives it times 1.01: an error in gradients alone.
 struct Wrong;
 
+struct WrongSession(Box<dyn Session>);
+
 impl Runtime for Wrong {
     fn name(&self) -> &str {
         "wrong"
     }
-    fn run(&self, graph: &Graph, inputs: &[Array]) -> Result<Vec<Array>, String> {
-        let mut out = Interpreter.run(graph, inputs)?;
+    fn open(&self, graph: &Graph) -> Result<Box<dyn Session>, String> {
+        Ok(Box::new(WrongSession(Interpreter.open(graph)?)))
+    }
+}
+
+impl Session for WrongSession {
+    fn get(&self, name: &str) -> Result<Array, String> {
+        self.0.get(name)
+    }
+    fn set(&mut self, name: &str, value: &Array) {
+        self.0.set(name, value);
+    }
+    fn call(&mut self, inputs: &[Array]) -> Result<Vec<Array>, String> {
+        let mut out = self.0.call(inputs)?;
         for a in out.iter_mut().skip(1).filter(|a| a.dtype().is_float()) {
             let scaled: Vec<f64> = a.to_f64().iter().map(|x| x * 1.01).collect();
             *a = Array::from_f64(a.dtype(), a.shape(), &scaled).map_err(|e| e.to_string())?;

@@ -45,6 +45,11 @@ pub fn lower(schedule: &Schedule, plan: &Plan, vendor: &dyn Fn(&Product) -> bool
     Ok(own.code)
 }
 
+/// Lowers a schedule without a device: as for one whose library takes every product of floats that it may.
+pub fn lower_offline(schedule: &Schedule, plan: &Plan) -> Result<Code, CudaError> {
+    lower(schedule, plan, &|p| p.dtype != DType::F64)
+}
+
 /// Where a plan puts every buffer, given where inputs, states and arena are.
 fn homes(
     schedule: &Schedule,

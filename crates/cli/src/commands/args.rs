@@ -46,6 +46,7 @@ pub enum Command {
         after_help = "A graph file is the text that `onestep train` keeps as step.onestep, or one of your own.\n\n\
                         Examples:\n  onestep inspect step.onestep --html step.html  every pass, kernel and buffer, in a browser\n  \
                         onestep inspect step.onestep --explain k7      why kernel 7 is what it is\n  \
+                        onestep inspect step.onestep --device cuda --short  its launches and memory on a GPU; none is needed\n  \
                         onestep inspect step.onestep --pass dead-2     the graph just before fusion, whose values %12 are"
     )]
     Inspect(InspectArgs),
@@ -175,11 +176,29 @@ pub struct MachineArgs {
     pub threads: Option<u64>,
 }
 
+/// A device for which `inspect` compiles. It need not be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Target {
+    /// This machine's processor.
+    Cpu,
+    /// An NVIDIA GPU.
+    Cuda,
+}
+
 /// Arguments of `inspect`.
 #[derive(Debug, Args)]
 pub struct InspectArgs {
     /// A graph in its text form
     pub file: PathBuf,
+    /// Device to compile for; it need not be there
+    #[arg(long, value_name = "DEVICE", value_enum, default_value = "cpu")]
+    pub device: Target,
+    /// Leave out the graph, the schedule and the plan: kernels, launches and memory alone
+    #[arg(long, conflicts_with_all = ["json", "html", "explain", "pass"])]
+    pub short: bool,
+    /// Write every kernel of a GPU as CUDA C into a folder
+    #[arg(long, value_name = "FOLDER")]
+    pub text: Option<PathBuf>,
     /// Print one JSON object instead of text
     #[arg(long)]
     pub json: bool,

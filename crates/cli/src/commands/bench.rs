@@ -1,12 +1,14 @@
 //! `onestep bench`: the time of the steady training step.
 
 use super::args::{Bench, BenchArgs};
+use super::inspect::memory;
 use super::models::{GPT2, cnn_graph, cnn_training_flops, gpt_graph, gpt_training_flops, mlp_graph};
 use super::{CommandError, device, print, profile, quantile};
 use onestep::ir::random;
 use onestep::nn::Gpt;
 use onestep::prelude::*;
 use serde::Serialize;
+use serde_json::Value;
 use std::time::{Duration, Instant};
 
 #[derive(Serialize)]
@@ -17,9 +19,13 @@ struct Figures {
     ms_median: f64,
     ms_p10: f64,
     ms_p90: f64,
+    /// A step among many that are started one after the other and waited for once.
+    ms_queued: f64,
     first_ms: f64,
     gflops: f64,
     rss_bytes: u64,
+    /// What the program takes of its device's memory.
+    memory: Value,
     steps: usize,
     loss_first: f64,
     loss_last: f64,
@@ -108,6 +114,9 @@ pub fn bench(args: &BenchArgs) -> Result<(), CommandError> {
         times.push(t.elapsed().as_secs_f64() * 1e3);
     }
     let ms_median = quantile(&times, 0.5);
+    let count = (args.seconds * 500.0 / ms_median).clamp(5.0, 1e5) as usize;
+    let ms_queued = queued(&mut step, &mut state, &inputs, count)?;
+    let needs = step.report().map(|r| r.memory).unwrap_or_default();
     let figures = Figures {
         bench: name,
         batch,
@@ -115,22 +124,27 @@ pub fn bench(args: &BenchArgs) -> Result<(), CommandError> {
         ms_median,
         ms_p10: quantile(&times, 0.1),
         ms_p90: quantile(&times, 0.9),
+        ms_queued,
         first_ms,
         gflops: flops / ms_median / 1e6,
         rss_bytes: peak_rss().unwrap_or(0),
+        memory: memory(&needs),
         steps: times.len(),
         loss_first,
         loss_last,
     };
     let mut text = String::new();
     if !args.json {
-        let rss = figures.rss_bytes as f64 / 1e6;
+        let mb = |bytes: usize| bytes as f64 / 1e6;
+        let (host, on) = (mb(figures.rss_bytes as usize), device.name());
+        let (state, arena, peak) = (mb(needs.state), mb(needs.arena), mb(needs.peak()));
         text += &format!(
             "{name}, batch {batch}, {} threads: {} steps\n\
             \x20 step       {ms_median:.3} ms  (p10 {:.3}, p90 {:.3})\n\
-            \x20 rate       {:.1} GFLOP/s\n\
+            \x20 queued     {ms_queued:.3} ms  (the mean of {count} steps that are waited for once)\n\
+             \x20 rate       {:.1} GFLOP/s\n\
             \x20 first call {first_ms:.0} ms, compilation included\n\
-            \x20 memory     {rss:.1} MB peak\n",
+            \x20 memory     the process {host:.1} MB; the program on '{on}' {peak:.1} MB: state {state:.1}, arena {arena:.1}\n",
             figures.threads, figures.steps, figures.ms_p10, figures.ms_p90, figures.gflops
         );
     }
@@ -148,6 +162,21 @@ pub fn bench(args: &BenchArgs) -> Result<(), CommandError> {
         text.push('\n');
     }
     print(&text)
+}
+
+/// Milliseconds of a step, the mean of some that are started one after the other and waited for once.
+fn queued(
+    step: &mut CompiledStep,
+    state: &mut State,
+    inputs: &[Array; 2],
+    count: usize,
+) -> Result<f64, CommandError> {
+    let begin = Instant::now();
+    for _ in 1..count {
+        step.run(state, inputs)?;
+    }
+    step.run(state, inputs)?.loss()?;
+    Ok(begin.elapsed().as_secs_f64() * 1e3 / count as f64)
 }
 
 /// The most memory that this process has held, in bytes, where the system says so.

@@ -2,14 +2,14 @@
 
 use super::CommandError;
 use crate::report::{BufferView, KernelView, PlanView};
-use crate::viewer::{Buffer, Kernel, Pass, Program, Source, StateRow, Value};
+use crate::viewer::{Buffer, Kernel, Launch, Pass, Program, Source, StateRow, Text, Value};
 use onestep::ir::{Def, Graph, Loc, ValueId};
 use onestep::passes::explain::Explain;
 use onestep::passes::fuse::{Reason, Role};
 use onestep::passes::pipeline::Compiled;
 use onestep::passes::plan::Place;
 use onestep::passes::schedule::{BufferId, BufferKind, Schedule};
-use onestep::{Executable, Report};
+use onestep::{Executable, LaunchReport, Report};
 use std::collections::HashMap;
 
 /// The facts of a program that was compiled with its dumps; `text` is the text that the graph was read from, if it was.
@@ -25,6 +25,8 @@ pub fn program(executable: &Executable, text: Option<&str>) -> Result<Program, C
     });
     let passes = passes.collect();
     let numbers = |all: Vec<BufferId>| all.into_iter().map(BufferId::index).collect();
+    let named: HashMap<&str, usize> =
+        executable.texts().enumerate().map(|(i, (name, _))| (name, i)).collect();
     let kernels = schedule.kernels.iter().zip(&report.kernels).enumerate().map(|(i, (k, r))| {
         let cost = k.cost(schedule);
         Kernel {
@@ -38,6 +40,7 @@ pub fn program(executable: &Executable, text: Option<&str>) -> Result<Program, C
             reads: numbers(k.reads()),
             writes: numbers(k.writes()),
             values: explain.members(i).into_iter().map(ValueId::index).collect(),
+            launches: r.launches.iter().map(|l| launch(l, &named)).collect(),
         }
     });
     let g = &provenance.graph;
@@ -70,8 +73,25 @@ pub fn program(executable: &Executable, text: Option<&str>) -> Result<Program, C
         states: states(compiled),
         aliases: compiled.plan.aliases.iter().map(|(b, a)| (b.index(), a.index())).collect(),
         sources: sources.list,
+        texts: executable
+            .texts()
+            .map(|(name, source)| Text { name: name.into(), source: source.into() })
+            .collect(),
         plan: plan_view(report),
     })
+}
+
+fn launch(l: &LaunchReport, named: &HashMap<&str, usize>) -> Launch {
+    match l {
+        LaunchReport::Kernel { name, grid, threads, shared_bytes } => Launch {
+            what: name.clone(),
+            text: named.get(&**name).copied(),
+            grid: *grid,
+            threads: *threads,
+            shared_bytes: *shared_bytes,
+        },
+        other => Launch { what: other.to_string(), ..Launch::default() },
+    }
 }
 
 fn number(reason: Reason) -> usize {
@@ -211,9 +231,9 @@ pub fn plan_view(r: Report) -> PlanView {
         note: k.note.clone(),
     });
     PlanView {
-        arena_bytes: r.arena_bytes as u64,
+        arena_bytes: r.memory.arena as u64,
         peak_bytes: r.live_bytes as u64,
-        state_bytes: r.state_bytes as u64,
+        state_bytes: r.memory.state as u64,
         buffers: buffers.collect(),
         kernels: kernels.collect(),
         aliases: r.in_place.clone(),

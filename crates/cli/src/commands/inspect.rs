@@ -1,11 +1,12 @@
 //! `onestep inspect`: what a graph becomes, as text, as JSON, as a page, or as the answer to a question.
 
-use super::args::InspectArgs;
+use super::args::{InspectArgs, Target};
 use super::{CommandError, facts, print};
 use crate::viewer::Program;
 use onestep::ir::bind;
-use onestep::{Device, Executable, Graph, Options, precision};
+use onestep::{Device, Executable, Graph, Memory, Options, precision};
 use serde_json::{Map, Value, json};
+use std::path::Path;
 
 /// Runs the command.
 pub fn inspect(args: &InspectArgs) -> Result<(), CommandError> {
@@ -17,7 +18,10 @@ pub fn inspect(args: &InspectArgs) -> Result<(), CommandError> {
         sizes.insert(name.as_str().into(), *size);
     }
     let bound = bind(&graph, &sizes)?;
-    let device = Device::cpu_with(1)?;
+    let device = match args.device {
+        Target::Cpu => Device::cpu_with(1)?,
+        Target::Cuda => Device::cuda_offline(),
+    };
     let dump = args.json || args.html.is_some() || args.pass.is_some();
     let executable = Executable::compile(&bound, &device, &Options { dump, ..Options::default() })?;
     let (report, compiled) = (executable.report(), executable.compiled());
@@ -33,6 +37,9 @@ pub fn inspect(args: &InspectArgs) -> Result<(), CommandError> {
         })?;
         out += text;
     }
+    if let Some(folder) = &args.text {
+        out += &write_texts(&executable, folder)?;
+    }
     if let Some(path) = &args.html {
         facts::program(&executable, Some(&text))?.write(path)?;
         if !args.json {
@@ -42,8 +49,9 @@ pub fn inspect(args: &InspectArgs) -> Result<(), CommandError> {
     if args.json {
         let mut all = json!({
             "name": report.name, "graph": graph.to_string(), "schedule": compiled.schedule.to_string(),
-            "arena_bytes": report.arena_bytes, "live_bytes": report.live_bytes,
-            "state_bytes": report.state_bytes, "peak_bytes": report.peak_bytes,
+            "device": device.name(), "memory": memory(&report.memory), "live_bytes": report.live_bytes,
+            "arena_bytes": report.memory.arena, "state_bytes": report.memory.state,
+            "peak_bytes": report.memory.peak(),
             "in_place": report.in_place, "refusals": report.refusals, "shared": report.aliases,
         });
         if let Some(all) = all.as_object_mut() {
@@ -51,11 +59,39 @@ pub fn inspect(args: &InspectArgs) -> Result<(), CommandError> {
         }
         out += &format!("{all}\n");
     }
+    if args.short {
+        out += &report.to_string();
+    }
     if out.is_empty() {
         let plan = onestep::passes::plan::PlanOf(&compiled.schedule, &compiled.plan);
         out = format!("{graph}\n{}\n{plan}\n{report}\n", compiled.schedule);
     }
     print(&out)
+}
+
+/// Writes the text of every kernel into a folder, and says so.
+fn write_texts(executable: &Executable, folder: &Path) -> Result<String, CommandError> {
+    let mut count = 0;
+    for (name, source) in executable.texts() {
+        let path = folder.join(format!("{name}.cu"));
+        let write = |source| CommandError::Write { path: path.clone(), source };
+        std::fs::create_dir_all(folder).map_err(write)?;
+        std::fs::write(&path, source).map_err(write)?;
+        count += 1;
+    }
+    if count == 0 {
+        let why = "this program has no texts: --text is for --device cuda";
+        return Err(CommandError::Usage(why.to_string()));
+    }
+    Ok(format!("{}: {count} texts\n", folder.display()))
+}
+
+/// What a program takes of its device's memory.
+pub fn memory(m: &Memory) -> Value {
+    json!({
+        "peak": m.peak(), "state": m.state, "inputs": m.inputs, "constants": m.constants, "arena": m.arena,
+        "scratch": m.scratch, "workspace": m.workspace, "staging": m.staging,
+    })
 }
 
 /// The viewer's facts: passes by name, each with its text and the source of each line.

@@ -39,6 +39,8 @@ pub struct Program {
     pub states: Vec<StateRow>,
     /// Buffers that take another's place: the later one, the earlier one.
     pub aliases: Vec<(usize, usize)>,
+    /// The texts of a GPU's kernels, each once.
+    pub texts: Vec<Text>,
     /// The memory plan.
     #[serde(skip)]
     pub plan: PlanView,
@@ -87,6 +89,32 @@ pub struct Kernel {
     pub writes: Vec<usize>,
     /// The values of the graph before fusion that it computes.
     pub values: Vec<usize>,
+    /// On a GPU, what it is started as.
+    pub launches: Vec<Launch>,
+}
+
+/// A launch on a GPU.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Launch {
+    /// The text's name, or what else is started.
+    pub what: String,
+    /// The place in [`Program::texts`].
+    pub text: Option<usize>,
+    /// Blocks.
+    pub grid: u32,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Bytes of dynamic shared memory.
+    pub shared_bytes: u32,
+}
+
+/// A kernel's text.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Text {
+    /// Its function.
+    pub name: String,
+    /// CUDA C.
+    pub source: String,
 }
 
 /// A buffer.

@@ -124,7 +124,8 @@ fn facts(p: &Program) -> Value {
                 k.reads,
                 k.writes,
                 k.values,
-                body
+                body,
+                launches(k)
             ])
         })
         .collect();
@@ -142,8 +143,14 @@ fn facts(p: &Program) -> Value {
         })
         .collect();
     let sources: Vec<Value> = p.sources.iter().map(|s| json!([s.place, s.text])).collect();
+    let texts: Vec<Value> = p.texts.iter().map(|t| json!([t.name, packer.text(&t.source)])).collect();
     json!({
+        "texts": texts,
         "passes": passes, "kernels": kernels, "buffers": buffers, "values": values, "sources": sources,
         "reasons": p.reasons, "states": p.states, "aliases": p.aliases, "forms": packer.forms,
     })
+}
+
+fn launches(k: &super::Kernel) -> Value {
+    k.launches.iter().map(|l| json!([l.what, l.text, l.grid, l.threads, l.shared_bytes])).collect()
 }

@@ -1,7 +1,7 @@
 // The first part of the viewer's script: the facts, the packed texts of the passes, and the alignment of two of them. The
 // page wraps it and viewer.js in one strict function.
 const facts = JSON.parse(document.getElementById("facts").textContent);
-const [KIND, NAME, NOTE, FLOPS, READ, WRITTEN, READS, WRITES, VALUES, BODY] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
+const [KIND, NAME, NOTE, FLOPS, READ, WRITTEN, READS, WRITES, VALUES, BODY, LAUNCHES] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
 const OPEN = "\u0001", ROW = 19, CONTEXT = 3, LEAST = 8;
 const $ = (selector, root) => (root || document).querySelector(selector);
 const el = (tag, cls, ...inside) => {

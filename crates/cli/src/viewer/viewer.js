@@ -279,13 +279,13 @@ const kernelList = virtual(list, (i) => {
     el("span", "n", bytes(moved(k))), meter(moved(k) / mostBytes, "b"));
   return row;
 });
-const body = (packed, where) => {
+const body = (packed, draw) => {
   const pre = el("div", "body");
   const lines = unpack(packed).map(fill);
   const more = () => {
     const from = pre.querySelectorAll(".row-text").length;
     pre.querySelector("button")?.remove();
-    lines.slice(from, from + 400).forEach((text) => pre.append(el("div", "row-text", coloured(text, where, ""))));
+    lines.slice(from, from + 400).forEach((text) => pre.append(el("div", "row-text", draw(text))));
     if (from + 400 < lines.length) {
       const b = el("button", "", `${num(lines.length - from - 400)} more lines`);
       b.type = "button";
@@ -351,7 +351,15 @@ const showKernel = (i) => {
   });
   const label = (v) => { const c = el("span", "", chip("%" + v), " " + (facts.values[v] || ["", ""])[1]); return c; };
   detail.replaceChildren(el("h2", "", `k${i}  ${k[NAME]}`), el("p", "soft", [k[KIND], k[NOTE]].filter(Boolean).join(": ")), dl,
-    el("h3", "", "Body"), body(k[BODY], -1));
+    el("h3", "", "Body"), body(k[BODY], (text) => coloured(text, -1, "")));
+  if (k[LAUNCHES].length) {
+    detail.append(el("h3", "", "Launches"), long([["What"], ["Blocks", "n"], ["Threads", "n"], ["Shared memory", "n"]],
+      k[LAUNCHES].map(([what, text, ...size]) => [el("code", "", what), ...(text === null ? ["", "", ""] : [num(size[0]), num(size[1]), bytes(size[2])])])));
+    for (const n of new Set(k[LAUNCHES].map((l) => l[1]).filter((n) => n !== null))) {
+      const [name, source] = facts.texts[n];
+      detail.append(el("h3", "", name), body(source, (text) => text));
+    }
+  }
   if (waits.length) {
     detail.append(el("h3", "", "Why its results go through memory"), long([["Value"], ["Read by"], ["Because"]], waits.map(([v, r, why]) => {
       const to = (facts.values[r] || [])[2];

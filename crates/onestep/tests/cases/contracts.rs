@@ -112,7 +112,7 @@ fn a_replaced_tensor_is_bound_again_and_counted() {
     assert_eq!(ask(&mut state), (vec![4.0, 50.0], 1, 1));
     assert_eq!(ask(&mut state), (vec![4.0, 50.0], 1, 1));
     // A copy of the state, and the first one again.
-    let mut copy = state.clone();
+    let mut copy = state.try_clone().unwrap();
     copy.set("w", &floats(&[2], &[6.0, 7.0]));
     assert_eq!(ask(&mut copy), (vec![6.0, 70.0], 2, 1));
     assert_eq!(ask(&mut state), (vec![4.0, 50.0], 3, 1));

@@ -41,7 +41,7 @@ fn two_variables_alternate_without_compiling_again() {
     for round in 0..3 {
         for (i, &(b, t)) in shapes.iter().enumerate() {
             let feeds = batch(b, t, round * 10 + i as u64);
-            let before = state.clone();
+            let before = state.try_clone().unwrap();
             let loss = step.run(&mut state, feeds.clone()).unwrap().loss().unwrap();
             assert!(loss.is_finite());
             // What a program that knows no other sizes makes of the same state, bit for bit.

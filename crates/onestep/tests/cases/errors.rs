@@ -58,7 +58,7 @@ fn wrong_state() {
     let (mut step, full) = step();
     // A parameter, a slot, a scalar.
     for gone in ["fc1.weight", "opt/fc2.bias/v", "opt/lr"] {
-        let mut state = full.clone();
+        let mut state = full.try_clone().unwrap();
         state.remove(gone).unwrap();
         assert_eq!(step.missing(&state), [gone]);
         let before = snapshot(&state);
@@ -66,7 +66,7 @@ fn wrong_state() {
         assert!(error.contains(&format!("'{gone}'")), "{error}");
         assert!(snapshot(&state) == before);
         // Bound to a whole state, and then it goes.
-        let mut state = full.clone();
+        let mut state = full.try_clone().unwrap();
         step.run(&mut state, rows(8, 1)).unwrap();
         let kept = state.get(gone).unwrap();
         state.remove(gone).unwrap();
@@ -85,7 +85,7 @@ fn wrong_state() {
         (floats(&[4], &[0.0; 4]), "[4]"),
         (floats(&[3, 1], &[0.0; 3]), "[3, 1]"),
     ] {
-        let mut state = full.clone();
+        let mut state = full.try_clone().unwrap();
         state.set("fc2.bias", &wrong);
         let before = snapshot(&state);
         let error = step.run(&mut state, rows(8, 1)).unwrap_err().to_string();

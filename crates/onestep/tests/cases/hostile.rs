@@ -74,7 +74,7 @@ fn attempt(text: &str, device: &Device, reached: &mut Reached) -> Result<(), Err
     let executable = Executable::compile(&graph, device, &Options::default())?;
     assert!(!executable.report().to_string().is_empty());
     reached.0[1] += 1;
-    let peak = executable.report().peak_bytes;
+    let peak = executable.memory().peak();
     if peak > 1 << 24 || graph.nodes.iter().any(|n| n.results.iter().any(|v| graph.ty(*v).numel() > 1 << 20))
     {
         return Ok(());

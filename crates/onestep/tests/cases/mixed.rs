@@ -222,7 +222,7 @@ fn micro_batches_of_any_size() {
     for n in [5, 3, 5] {
         let feeds = [random(&[2, n, 12], n as u64), random_ints(&[2, n], 3, n as u64)];
         let mut plain = TrainingStep::new(classifier(16)).optimizer(Sgd::new(0.1)).compile(&cpu(2)).unwrap();
-        let mut other = state.clone();
+        let mut other = state.try_clone().unwrap();
         let flat = floats(&[2 * n, 12], feeds[0].as_slice::<f32>().unwrap());
         let labels = ints(&[2 * n], feeds[1].as_slice::<i32>().unwrap());
         let want = plain.run(&mut other, [flat, labels]).unwrap();
@@ -265,7 +265,7 @@ fn an_evaluation_reads_the_averages_on_the_same_state() {
     let mut evaluate = compile(&step.averaged(&graph).unwrap(), &cpu(2)).unwrap();
     let got = evaluate.run(&mut state, tokens(2, 50)).unwrap().loss().unwrap();
     // The same by hand: a state whose parameters are the averages.
-    let mut by_hand = state.clone();
+    let mut by_hand = state.try_clone().unwrap();
     for s in &graph.states {
         by_hand.set(&s.name, &state.get(&format!("ema/{}", s.name)).unwrap());
     }

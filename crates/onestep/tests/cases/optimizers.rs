@@ -75,7 +75,7 @@ fn sparse_adam_touches_the_rows_that_were_looked_up() {
     let row = |state: &State, path: &str, i: usize| values(state, path)[4 * i..4 * i + 4].to_vec();
     let paths = ["table", "opt/table/m", "opt/table/v"];
     for looked_up in [[1, 4, 1], [2, 2, 2], [4, 1, 0]] {
-        let before = state.clone();
+        let before = state.try_clone().unwrap();
         step.run(&mut state, [&ints(&[3], &looked_up)]).unwrap();
         for (path, i) in paths.iter().flat_map(|p| (0..6).map(move |i| (*p, i))) {
             let moved = row(&before, path, i) != row(&state, path, i);

@@ -19,12 +19,13 @@ fn the_values_of_ops_are_those_of_the_step() {
             let mut state = step.init(5).unwrap();
             step.run(&mut state, &batch).unwrap();
             let before: BTreeMap<String, Digest> =
-                state.digests().map(|(name, d)| (name.to_string(), d)).collect();
+                state.digests().unwrap().into_iter().map(|(name, d)| (name.to_string(), d)).collect();
             let executable = step.program().executable_for(&batch).unwrap().clone();
             let values = executable.values(&state, &batch).unwrap();
-            assert!(state.digests().all(|(name, d)| before[name] == d), "the state is as it was");
+            let same = state.digests().unwrap().into_iter().all(|(name, d)| before[name] == d);
+            assert!(same, "the state is as it was");
             step.run(&mut state, &batch).unwrap();
-            let after: BTreeMap<&str, Digest> = state.digests().collect();
+            let after: BTreeMap<&str, Digest> = state.digests().unwrap().into_iter().collect();
             let by_name: BTreeMap<&str, Digest> =
                 values.iter().map(|v| (v.value.as_str(), v.digest)).collect();
             let graph = executable.graph();

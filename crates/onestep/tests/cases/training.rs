@@ -151,7 +151,7 @@ fn the_last_smaller_batch_compiles_once_more() {
     let mut state = step.init(5).unwrap();
     for epoch in 0..3 {
         step.run(&mut state, rows(32, epoch)).unwrap();
-        let before = state.clone();
+        let before = state.try_clone().unwrap();
         step.run(&mut state, rows(17, epoch)).unwrap();
         // The same as a program that never knew another size, on the same state.
         let mut other = before;

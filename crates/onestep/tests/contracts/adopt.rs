@@ -7,7 +7,7 @@ use onestep::prelude::*;
 fn a_callers_storage_is_the_target_of_updates() {
     let mut step = TrainingStep::new(regression()).optimizer(Sgd::new(0.1)).compile(&device()).unwrap();
     let mut usual = step.init(1).unwrap();
-    let mut own = usual.clone();
+    let mut own = usual.try_clone().unwrap();
     for shift in 0..3 {
         let mut weights: Vec<f32> = Vec::with_capacity(64);
         weights.extend(values(&own, "fc1.weight"));
@@ -46,7 +46,7 @@ fn every_element_type_and_no_element_at_all() {
     assert_eq!(state.as_slice::<u8>("u8").unwrap(), [1, 2, 3]);
     assert_eq!(state.get("i64").unwrap().shape(), [1, 2]);
     assert!(state.as_slice::<f32>("none").unwrap().is_empty());
-    let copy = state.clone();
+    let copy = state.try_clone().unwrap();
     state.as_mut_slice::<f64>("f64").unwrap()[0] = 5.0;
     assert_eq!(state.release::<f64>("f64").unwrap(), [5.0, 2.0]);
     assert_eq!(copy.as_slice::<f64>("f64").unwrap(), [1.0, 2.0], "a clone has storage of its own");

@@ -31,7 +31,7 @@ fn gradients_are_state_and_right() {
         let gradient = values(&state, &format!("grad/{path}"));
         for i in 0..gradient.len() {
             let mut at = |shift: f32| {
-                let mut moved = state.clone();
+                let mut moved = state.try_clone().unwrap();
                 moved.as_mut_slice::<f32>(path).unwrap()[i] += shift;
                 backward.run(&mut moved, batch(0.4)).unwrap().loss().unwrap()
             };

@@ -34,7 +34,7 @@ fn one_binding_serves_every_call() {
     bound.run(&mut state, batch(0.1)).unwrap();
     bound.run(&mut state, batch(0.1)).unwrap();
     assert_eq!(bound.rebinds(), 1);
-    let mut other = state.clone();
+    let mut other = state.try_clone().unwrap();
     let a = bound.run(&mut other, batch(0.2)).unwrap().loss().unwrap();
     let b = bound.run(&mut state, batch(0.2)).unwrap().loss().unwrap();
     assert_eq!((a, bound.rebinds()), (b, 3));

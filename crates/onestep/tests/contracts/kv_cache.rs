@@ -133,7 +133,7 @@ fn the_plan_writes_the_caches_in_place() {
         let resident = matches!(b.place, onestep::passes::plan::Place::State(_));
         resident || b.bytes < cache / 8
     }));
-    let grown = large.report().arena_bytes as i64 - small.report().arena_bytes as i64;
+    let grown = large.memory().arena as i64 - small.memory().arena as i64;
     assert_eq!(grown, 0, "the arena grew");
     let copied: usize = {
         let compiled = large.compiled();

@@ -14,10 +14,10 @@ fn every_parameter_slot_and_scalar_must_be_there() {
     }
     assert_eq!(step.missing(&State::new()).len(), all.len());
     for path in &all {
-        let mut state = whole.clone();
+        let mut state = whole.try_clone().unwrap();
         state.remove(path).unwrap();
         assert_eq!(step.missing(&state), [&**path]);
-        let before = state.clone();
+        let before = state.try_clone().unwrap();
         match step.run(&mut state, batch(0.3)).unwrap_err() {
             Error::MissingState { names } => {
                 assert!(names.len() == 1 && names[0].contains(path), "{names:?}")

@@ -114,7 +114,7 @@ fn an_executable_selects_too() {
     let mut state = step.init(0).unwrap();
     let quiet = step.program().executable().unwrap().select(&[]).unwrap();
     let mut bound = quiet.bind(&state).unwrap();
-    let mut same = state.clone();
+    let mut same = state.try_clone().unwrap();
     bound.run(&mut state, batch(0.2)).unwrap();
     step.run(&mut same, batch(0.2)).unwrap();
     assert_eq!(values(&state, "fc1.weight"), values(&same, "fc1.weight"));

@@ -35,7 +35,7 @@ fn the_results_are_loss_parameters_slots_row_major_metrics() {
 
     // What overwrites nothing is an output; everything else is state of that type, and the call changes it.
     let mut state = step.init(1).unwrap();
-    let before = state.clone();
+    let before = state.try_clone().unwrap();
     let layout = step.layout().to_vec();
     let out = step.run(&mut state, batch(0.7)).unwrap();
     let outputs: Vec<&str> = layout.iter().filter(|e| e.overwrites.is_none()).map(|e| &*e.name).collect();

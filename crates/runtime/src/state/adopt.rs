@@ -36,30 +36,32 @@ impl State {
     /// Gives an adopted vector back, with what programs have made of it, and removes the tensor.
     pub fn release<T: Element>(&mut self, name: &str) -> Result<Vec<T>, Error> {
         let refused = Error::NotAdopted { name: name.to_string() };
-        if !self.typed::<T>(name)?.buffer.is_given::<T>() {
+        let buffer = &self.typed::<T>(name)?.buffer;
+        if !buffer.is_given::<T>() {
             return Err(refused);
         }
+        // Before it is taken out: if it cannot be brought up to date, it stays.
+        buffer.settle()?;
         self.generation += 1;
         self.tensors.remove(name).and_then(|t| t.buffer.give_back()).ok_or(refused)
     }
 
     /// The elements of a tensor, without a copy.
     pub fn as_slice<T: Element>(&self, name: &str) -> Result<&[T], Error> {
-        Ok(self.typed::<T>(name)?.buffer.elements())
+        self.typed::<T>(name)?.buffer.elements()
     }
 
     /// The elements of a tensor, to be changed where they are.
     pub fn as_mut_slice<T: Element>(&mut self, name: &str) -> Result<&mut [T], Error> {
         self.typed::<T>(name)?;
         let missing = self.missing(name);
-        Ok(self.tensors.get_mut(name).ok_or(missing)?.buffer.elements_mut())
+        self.tensors.get_mut(name).ok_or(missing)?.buffer.elements_mut()
     }
 
     /// The tensor, if `T` is the storage of its dtype.
     fn typed<T: Element>(&self, name: &str) -> Result<&Tensor, Error> {
         let t = self.tensor(name).ok_or_else(|| self.missing(name))?;
         if t.dtype == T::DTYPE {
-            t.buffer.settle()?;
             return Ok(t);
         }
         let want = format!("elements of {}", T::DTYPE);

@@ -40,8 +40,6 @@ impl State {
         if at >= rows {
             return Err(Error::NoRow { name: name.to_string(), at, rows });
         }
-        t.buffer.settle()?;
-        t.buffer.write_at(at * row.bytes().len(), row.bytes());
-        Ok(())
+        t.buffer.write_at(at * row.bytes().len(), row.bytes())
     }
 }

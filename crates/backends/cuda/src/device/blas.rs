@@ -6,15 +6,13 @@
 
 use super::table::Table;
 use crate::CudaError;
+use crate::areas::WORKSPACE;
 use crate::code::Product;
 use cudarc::cublaslt::{result, sys};
 use onestep_ir::DType;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex};
-
-/// Bytes of the workspace that algorithms may use: what NVIDIA recommends for Hopper.
-pub(super) const WORKSPACE: usize = 32 << 20;
 
 /// The library, and the products that it has been asked for.
 pub(super) struct Blas {

@@ -1,13 +1,14 @@
 //! A program with its memory: one allocation for inputs, constants, arena, scratch and workspace, the addresses of the state,
 //! and all launches captured in one CUDA graph.
 
-use super::blas::WORKSPACE;
 use super::launch::Launch;
 use super::memory::{Memory, Pinned, copy_out};
+use super::watch::Watch;
 use super::{CudaProgram, driver};
 use crate::CudaError;
+use crate::areas::Areas;
 use crate::code::{Address, Space, Step};
-use cudarc::driver::sys::{CUevent_flags, CUgraphInstantiate_flags, CUstreamCaptureMode};
+use cudarc::driver::sys::{CUevent_flags, CUgraphInstantiate_flags, CUstream, CUstreamCaptureMode};
 use cudarc::driver::{CudaEvent, CudaGraph, result};
 use onestep_ir::{Array, ArrayError};
 use onestep_passes::schedule::BufferId;
@@ -16,13 +17,13 @@ use std::sync::Arc;
 /// A program bound to state tensors. A run copies the inputs from pinned memory and launches one graph.
 pub struct CudaBound {
     program: Arc<CudaProgram>,
-    /// Addresses of the areas, by their order in [`Areas`].
-    areas: Areas,
+    places: Places,
     states: Vec<u64>,
     staging: Pinned,
     /// The last copy from `staging`.
     fed: CudaEvent,
     graph: Option<CudaGraph>,
+    watch: Option<Watch>,
     // Freed last.
     memory: Memory,
 }
@@ -30,8 +31,9 @@ pub struct CudaBound {
 // SAFETY: handles of a context, used through an exclusive borrow from any thread that is bound to it.
 unsafe impl Send for CudaBound {}
 
+/// Addresses of the areas.
 #[derive(Clone, Copy)]
-struct Areas {
+struct Places {
     inputs: u64,
     constants: u64,
     arena: u64,
@@ -53,39 +55,28 @@ impl CudaBound {
         capture: bool,
     ) -> Result<CudaBound, CudaError> {
         let (device, code) = (&program.device, &program.code);
-        let workspace = if program.products.iter().any(Option::is_some) { WORKSPACE } else { 0 };
-        let mut total = 0;
-        let mut area = |bytes: usize| {
-            let start = total;
-            total += bytes.next_multiple_of(256);
-            start as u64
-        };
-        let [inputs, constants, arena, scratch, space] = [
-            area(code.input_bytes),
-            area(code.constants.len()),
-            area(code.arena_bytes),
-            area(code.scratch_bytes),
-            area(workspace),
-        ];
-        let mut memory = Memory::new(device, total)?;
-        memory.write(constants as usize, &code.constants)?;
-        let base = memory.pointer();
-        let areas = Areas {
-            inputs: base + inputs,
-            constants: base + constants,
-            arena: base + arena,
-            scratch: base + scratch,
-            workspace: base + space,
+        let areas = Areas::of(code);
+        let mut memory = Memory::new(device, areas.bytes())?;
+        let [inputs, constants, arena, scratch, workspace] = areas.starts();
+        memory.write(constants, &code.constants)?;
+        let place = |start: usize| memory.pointer() + start as u64;
+        let places = Places {
+            inputs: place(inputs),
+            constants: place(constants),
+            arena: place(arena),
+            scratch: place(scratch),
+            workspace: place(workspace),
         };
         let staging = Pinned::new(device, code.input_bytes)?;
         let fed = device.context.new_event(None).map_err(driver("creating an event"))?;
         let mut bound = CudaBound {
             program: program.clone(),
-            areas,
+            places,
             states: states.to_vec(),
             staging,
             fed,
             graph: None,
+            watch: None,
             memory,
         };
         if capture && !code.steps.is_empty() {
@@ -94,34 +85,57 @@ impl CudaBound {
         Ok(bound)
     }
 
-    /// Steps, so many times in a row, as one graph.
+    /// Steps, so many times in a row, as one graph. They are captured on a stream of their own: what other threads start on
+    /// the device's meanwhile stays out of it.
     fn captured(&self, steps: std::ops::Range<usize>, times: usize) -> Result<CudaGraph, CudaError> {
-        let stream = &self.program.device.stream;
+        let stream = self.program.device.context.new_stream().map_err(driver("creating a stream"))?;
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         stream.begin_capture(mode).map_err(driver("beginning a capture"))?;
-        let launched = (0..times).try_for_each(|_| self.launch(steps.clone()));
+        let launched = (0..times).try_for_each(|_| self.launch(steps.clone(), stream.cu_stream()));
         let graph = stream.end_capture(CUgraphInstantiate_flags(0)).map_err(driver("ending a capture"));
         launched?;
         let missing = || CudaError::Driver { call: "ending a capture", message: "no graph".into() };
         let graph = graph?.ok_or_else(missing)?;
-        graph.upload().map_err(driver("uploading the graph"))?;
+        // SAFETY: both are alive.
+        unsafe { result::graph::upload(graph.cu_graph_exec(), self.stream()) }
+            .map_err(driver("uploading the graph"))?;
         Ok(graph)
+    }
+
+    /// The device's stream.
+    fn stream(&self) -> CUstream {
+        self.program.device.stream.cu_stream()
+    }
+
+    /// Starts a graph on the device's stream.
+    fn replay(&self, graph: &CudaGraph) -> Result<(), CudaError> {
+        // SAFETY: both are alive; a graph is launched by its owner alone.
+        unsafe { result::graph::launch(graph.cu_graph_exec(), self.stream()) }
+            .map_err(driver("launching the graph"))
+    }
+
+    /// Starts all steps on the device's stream, as one graph if there is one.
+    fn start(&self) -> Result<(), CudaError> {
+        match &self.graph {
+            Some(graph) => self.replay(graph),
+            None => self.launch(0..self.program.code.steps.len(), self.stream()),
+        }
     }
 
     fn address(&self, a: Address) -> u64 {
         let base = match a.space {
-            Space::Inputs => self.areas.inputs,
+            Space::Inputs => self.places.inputs,
             Space::State(n) => self.states[n],
-            Space::Constants => self.areas.constants,
-            Space::Arena => self.areas.arena,
-            Space::Scratch | Space::Body(_) => self.areas.scratch,
+            Space::Constants => self.places.constants,
+            Space::Arena => self.places.arena,
+            Space::Scratch | Space::Body(_) => self.places.scratch,
         };
         base + a.offset as u64
     }
 
-    /// Starts steps on the device's stream.
-    fn launch(&self, steps: std::ops::Range<usize>) -> Result<(), CudaError> {
-        let (program, stream) = (&self.program, self.program.device.stream.cu_stream());
+    /// Starts steps on a stream.
+    fn launch(&self, steps: std::ops::Range<usize>, stream: CUstream) -> Result<(), CudaError> {
+        let program = &self.program;
         let runs = |at: usize| !matches!(program.code.steps[at].1, Step::Copy { .. });
         let first = steps.start;
         for at in steps {
@@ -147,7 +161,7 @@ impl CudaBound {
                     let (blas, prepared) = blas.ok_or_else(lost)?;
                     let addresses = [self.address(p.lhs.0), self.address(p.rhs.0), self.address(p.out)];
                     // SAFETY: as above; the workspace is used by one step at a time.
-                    unsafe { blas.launch(prepared, addresses, self.areas.workspace, stream) }?;
+                    unsafe { blas.launch(prepared, addresses, self.places.workspace, stream) }?;
                 }
                 Step::Copy { from, to, bytes } => {
                     // SAFETY: both are of that many bytes, and apart.
@@ -170,13 +184,24 @@ impl CudaBound {
         Ok(&mut self.staging.bytes_mut()[start..start + bytes])
     }
 
+    /// Keeps an eye on a buffer of the schedule that holds one `i32`: see [`CudaBound::look`].
+    pub fn watch(&mut self, b: BufferId) -> Result<(), CudaError> {
+        let from = self.address(self.program.code.homes[b.index()]);
+        self.watch = Some(Watch::new(&self.program.device, from)?);
+        Ok(())
+    }
+
+    /// What the watched buffer held after the first run, of those not looked at yet, that left another number than 0 there.
+    /// Without `wait`, only runs that are over are looked at.
+    pub fn look(&mut self, wait: bool) -> Result<Option<i32>, CudaError> {
+        self.watch.as_mut().map_or(Ok(None), |watch| watch.look(wait))
+    }
+
     /// Runs the program once: returns when it is under way.
     pub fn run(&mut self) -> Result<(), CudaError> {
         self.feed()?;
-        match &self.graph {
-            Some(graph) => graph.launch().map_err(driver("launching the graph")),
-            None => self.launch(0..self.program.code.steps.len()),
-        }
+        self.start()?;
+        self.watch.as_mut().map_or(Ok(()), Watch::note)
     }
 
     /// Copies the inputs to the device.
@@ -186,7 +211,7 @@ impl CudaBound {
         if !self.staging.bytes().is_empty() {
             // SAFETY: the area has as many bytes; whoever writes the staging memory waits for the event.
             unsafe {
-                result::memcpy_htod_async(self.areas.inputs, self.staging.bytes(), device.stream.cu_stream())
+                result::memcpy_htod_async(self.places.inputs, self.staging.bytes(), device.stream.cu_stream())
             }
             .map_err(driver("copying inputs"))?;
             self.fed.record(&device.stream).map_err(driver("recording an event"))?;
@@ -207,11 +232,12 @@ impl CudaBound {
         let mut start = 0;
         for kernel in 0..program.code.labels.len() {
             let count = program.code.steps[start..].iter().take_while(|(of, _)| *of == kernel).count();
-            self.launch(start..start + count)?;
+            self.launch(start..start + count, self.stream())?;
             start += count;
             events.push(event()?);
         }
-        self.launch(start..program.code.steps.len())?;
+        self.launch(start..program.code.steps.len(), self.stream())?;
+        self.watch.as_mut().map_or(Ok(()), Watch::note)?;
         for (time, pair) in nanoseconds.iter_mut().zip(events.windows(2)) {
             let milliseconds = pair[0].elapsed_ms(&pair[1]).map_err(driver("reading an event"))?;
             *time += (f64::from(milliseconds) * 1e6) as u64;
@@ -244,10 +270,7 @@ impl CudaBound {
 
     /// Milliseconds of a run, the mean of `runs` in a row, without inputs.
     pub fn time(&mut self, runs: usize) -> Result<f64, CudaError> {
-        self.timed(runs, |bound| match &bound.graph {
-            Some(graph) => graph.launch().map_err(driver("launching the graph")),
-            None => bound.launch(0..bound.program.code.steps.len()),
-        })
+        self.timed(runs, CudaBound::start)
     }
 
     /// Milliseconds of each kernel of the schedule, in the order of [`CudaProgram::names`]: the mean of `runs` in one graph.
@@ -263,7 +286,7 @@ impl CudaBound {
                 continue;
             };
             let graph = self.captured(first..last + 1, runs)?;
-            let all = self.timed(1, |_| graph.launch().map_err(driver("launching the graph")))?;
+            let all = self.timed(1, |bound| bound.replay(&graph))?;
             times.push(all / runs.max(1) as f64);
         }
         Ok(times)

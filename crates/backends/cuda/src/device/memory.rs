@@ -93,7 +93,7 @@ impl Drop for Memory {
     }
 }
 
-/// Memory of the host that the device copies from by itself.
+/// Memory of the host that the device copies from and to by itself.
 pub(super) struct Pinned {
     device: Arc<CudaDevice>,
     pointer: *mut u8,
@@ -115,12 +115,12 @@ impl Pinned {
     }
 
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: initialised by `new`, and alive as long as `self`; the device only reads it.
+        // SAFETY: initialised by `new`, and alive as long as `self`; what the device writes is read after it has.
         unsafe { std::slice::from_raw_parts(self.pointer, self.bytes) }
     }
 
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as for `bytes`; whoever writes has waited for the device's last copy.
+        // SAFETY: as for `bytes`; whoever writes has waited for the device's last copy from there.
         unsafe { std::slice::from_raw_parts_mut(self.pointer, self.bytes) }
     }
 }

@@ -8,6 +8,7 @@ mod memory;
 mod program;
 mod table;
 mod tune;
+mod watch;
 
 pub use bound::CudaBound;
 pub use memory::Memory;

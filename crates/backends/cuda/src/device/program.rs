@@ -1,6 +1,6 @@
 //! A schedule compiled for a device: machine code for every distinct kernel, and an algorithm for every product.
 
-use super::blas::Prepared;
+use super::blas::{Blas, Prepared};
 use super::{CudaDevice, compile, driver};
 use crate::CudaError;
 use crate::code::{Code, Step};
@@ -33,6 +33,18 @@ unsafe impl Send for CudaProgram {}
 // SAFETY: as above.
 unsafe impl Sync for CudaProgram {}
 
+impl CudaDevice {
+    /// Lowers a schedule for this device, and compiles nothing.
+    pub fn lower(&self, schedule: &Schedule, plan: &Plan) -> Result<Code, CudaError> {
+        self.lower_with(self.blas.as_ref(), schedule, plan)
+    }
+
+    fn lower_with(&self, blas: Option<&Blas>, schedule: &Schedule, plan: &Plan) -> Result<Code, CudaError> {
+        self.context.bind_to_thread().map_err(driver("binding the context"))?;
+        lower(schedule, plan, &|p| blas.is_some_and(|b| b.prepare(p).is_some()))
+    }
+}
+
 impl CudaProgram {
     /// Compiles every kernel of a schedule.
     pub fn new(device: &Arc<CudaDevice>, schedule: &Schedule, plan: &Plan) -> Result<CudaProgram, CudaError> {
@@ -46,9 +58,8 @@ impl CudaProgram {
         plan: &Plan,
         vendor: bool,
     ) -> Result<CudaProgram, CudaError> {
-        device.context.bind_to_thread().map_err(driver("binding the context"))?;
         let blas = device.blas.as_ref().filter(|_| vendor);
-        let code = lower(schedule, plan, &|p| blas.is_some_and(|b| b.prepare(p).is_some()))?;
+        let code = device.lower_with(blas, schedule, plan)?;
         if std::env::var_os(TUNE).is_some_and(|v| v == "1") {
             device.tune(code.products().filter(|p| blas.is_some_and(|b| !b.has_recorded(p))))?;
         }

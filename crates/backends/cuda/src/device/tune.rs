@@ -4,9 +4,10 @@
 //! Only on request, since another algorithm may give other bits. A candidate adds in an order that is fixed, as those of the
 //! heuristic do; one that gives two results for the same factors is dropped all the same.
 
-use super::blas::{Blas, Prepared, WORKSPACE};
+use super::blas::{Blas, Prepared};
 use super::{CudaDevice, Memory, driver};
 use crate::CudaError;
+use crate::areas::WORKSPACE;
 use crate::code::Product;
 use cudarc::driver::result;
 use cudarc::driver::sys::CUevent_flags;

@@ -158,7 +158,7 @@ impl Task for Text {
         let context = self.shape.context;
         let mut rng = SplitMix64::new(self.seed ^ 0x5a);
         // The caches are no part of what is trained and saved.
-        let mut state = state.clone();
+        let mut state = state.try_clone()?;
         state.initialise(self.writer.interface(), 0)?;
         let mut text: Vec<u8> = b"\n".to_vec();
         let (mut read, mut length) = (0, 0);

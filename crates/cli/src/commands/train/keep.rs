@@ -147,7 +147,7 @@ impl Recording {
             0 => None,
             done => Some(RecordWriter::resume(&path, &run, done)?),
         };
-        let state = digests(&start.state);
+        let state = digests(&start.state)?;
         let first = StepLine { step: start.done, inputs: vec![], state, values: vec![] };
         let known = writer.as_ref().is_some_and(|w| w.last() == Some(start.done));
         let first = (!known).then_some(first);
@@ -163,12 +163,12 @@ impl Recording {
             writer.step(first)?;
         }
         let (inputs, values) = (std::mem::take(&mut self.inputs), std::mem::take(&mut self.values));
-        Ok(writer.step(StepLine { step: n, inputs, state: digests(state), values })?)
+        Ok(writer.step(StepLine { step: n, inputs, state: digests(state)?, values })?)
     }
 }
 
-fn digests(state: &State) -> Vec<Digest> {
-    state.digests().map(|(_, digest)| digest).collect()
+fn digests(state: &State) -> Result<Vec<Digest>, CommandError> {
+    Ok(state.digests()?.into_iter().map(|(_, digest)| digest).collect())
 }
 
 /// What a checkpoint of this run says of it.

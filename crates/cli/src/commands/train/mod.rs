@@ -221,7 +221,7 @@ fn run(
         step_ms_median: finite(median),
         items_per_second: finite(task.items() as f64 / median * 1e3),
         compile_ms,
-        plan_peak_bytes: compiled.as_ref().map_or(0, |r| r.peak_bytes),
+        plan_peak_bytes: compiled.as_ref().map_or(0, |r| r.memory.peak()),
         rss_bytes: peak_rss().unwrap_or(0),
         threads: device.threads(),
         seed: plan.seed,

@@ -135,7 +135,7 @@ pub fn train(
         step_ms_median: finite(median),
         items_per_second: finite((task.items() * members.len()) as f64 / median * 1e3),
         compile_ms: population.step().compilations().iter().map(|e| e.time.as_secs_f64() * 1e3).sum(),
-        plan_peak_bytes: report.as_ref().map_or(0, |r| r.peak_bytes),
+        plan_peak_bytes: report.as_ref().map_or(0, |r| r.memory.peak()),
         threads: device.threads(),
         interrupted: (steps.len() as u64) < plan.steps,
         out: path,

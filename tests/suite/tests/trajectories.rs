@@ -1,15 +1,17 @@
 //! Every rule against recorded trajectories: 300 steps of given gradients, parameters and slots at every recorded step, on
-//! the reference interpreter. `torch-optimizer-trajectories` has `torch.optim`'s, `optimizer-references` those of the
+//! every runtime. `torch-optimizer-trajectories` has `torch.optim`'s, `optimizer-references` those of the
 //! papers' rules and of further options; the formats are described at the head of the scripts in `tests/data`.
 
+#[path = "../../../crates/optim/tests/common/mod.rs"]
 mod common;
 
 use common::recorded::Recorded;
-use common::{State, close, first_state, get, given_gradients, set};
-use onestep_ir::interp::run_arrays;
+use common::{close, given_gradients};
 use onestep_ir::{Array, DType, Graph};
 use onestep_optim::rules::*;
 use onestep_optim::{StepOptions, UpdateRule};
+use onestep_suite::spread::{all_hold, part};
+use onestep_suite::{Runtime, Session, runtimes};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -150,69 +152,86 @@ fn gradients(given: &Recorded, rows: Option<&[f64]>, graph: &Graph, step: usize)
     graph.inputs.iter().map(of).collect()
 }
 
-/// Compares every recorded tensor of every run. `given` has the start and the gradients. Gives the rules met.
-fn compare(given: &Recorded, recorded: &Recorded, first_recording: bool) -> BTreeSet<String> {
-    let mut compared = 0;
-    let mut failures = vec![];
-    let mut rules = BTreeSet::new();
-    for (run, facts) in &recorded.runs {
-        let name = facts["rule"].as_str().unwrap();
-        rules.insert(name.to_string());
-        let dtype = if facts["dtype"] == "float64" { DType::F64 } else { DType::F32 };
-        let (relative, absolute) = tolerance(name, dtype, first_recording);
-        let rule = rule(name, &facts["options"], first_recording);
-        let shapes: [(&str, &[usize]); 2] = [("w", &[7, 5]), ("b", &[5])];
-        let only_w = !recorded.tensors.contains_key(&format!("{run}/b@1"));
-        let shapes = if only_w { &shapes[..1] } else { &shapes };
-        let rows = (name == "sparse_adam").then(|| recorded.tensors["sparse/rows"].to_f64());
-        let graph = given_gradients(dtype, shapes, &*rule, &StepOptions::default());
-        let mut state: State = first_state(&graph);
-        for (param, _) in shapes {
-            set(&mut state, param, &given.tensors[&format!("init/{param}")].to_f64());
-        }
-        let (mut worst, mut slots) = (0f64, BTreeSet::new());
-        for step in 1..=300 {
-            if let Some(lr) = facts["lr_at"].get(step.to_string()) {
-                set(&mut state, "opt/lr", &[lr.as_f64().unwrap()]);
-            }
-            run_arrays(&graph, &gradients(given, rows.as_deref(), &graph, step), &mut state).unwrap();
-            let at_step = recorded.at_step(run, step);
-            assert_eq!(recorded.steps.contains(&step), !at_step.is_empty(), "{run} at {step}");
-            for (tensor, want) in at_step {
-                let path = path(name, tensor);
-                let got = get(&state, &path);
-                assert_eq!(got.len(), want.len(), "{run} {tensor}");
-                for (i, (got, want)) in got.iter().zip(want.to_f64()).enumerate() {
-                    worst = worst.max((got - want).abs() / (absolute + relative * want.abs()));
-                    if !close(*got, want, relative, absolute) {
-                        failures.push(format!("{run} step {step} {path}[{i}]: got {got:e}, want {want:e}"));
-                    }
-                }
-                slots.insert(path);
-                compared += 1;
-            }
-        }
-        for s in &graph.states {
-            let slot = s.role == onestep_ir::Role::Slot;
-            assert!(!slot || slots.contains(&*s.name), "{run}: slot {} is not compared", s.name);
-        }
-        println!("{run}: largest error {worst:.3} of the tolerance");
+/// Writes one state tensor, in the dtype that it has.
+fn set(session: &mut dyn Session, path: &str, values: &[f64]) -> Result<(), String> {
+    let old = session.get(path)?;
+    session.set(path, &Array::from_f64(old.dtype(), old.shape(), values).unwrap());
+    Ok(())
+}
+
+/// What is recorded, and where its start and gradients are.
+struct Recording<'a> {
+    given: &'a Recorded,
+    recorded: &'a Recorded,
+    first: bool,
+}
+
+/// Compares every recorded tensor of a run; how many there are, and its rule.
+fn compare(runtime: &dyn Runtime, of: &Recording<'_>, run: &str) -> Result<(usize, String), String> {
+    let Recording { given, recorded, first } = of;
+    let facts = &recorded.runs[run];
+    let name = facts["rule"].as_str().unwrap();
+    let dtype = if facts["dtype"] == "float64" { DType::F64 } else { DType::F32 };
+    let (relative, absolute) = tolerance(name, dtype, *first);
+    let rule = rule(name, &facts["options"], *first);
+    let shapes: [(&str, &[usize]); 2] = [("w", &[7, 5]), ("b", &[5])];
+    let only_w = !recorded.tensors.contains_key(&format!("{run}/b@1"));
+    let shapes = if only_w { &shapes[..1] } else { &shapes };
+    let rows = (name == "sparse_adam").then(|| recorded.tensors["sparse/rows"].to_f64());
+    let graph = given_gradients(dtype, shapes, &*rule, &StepOptions::default());
+    let mut session = runtime.open(&graph)?;
+    for (param, _) in shapes {
+        set(&mut *session, param, &given.tensors[&format!("init/{param}")].to_f64())?;
     }
-    let first = &failures[..failures.len().min(20)];
-    assert!(failures.is_empty(), "{} differ, first:\n{}", failures.len(), first.join("\n"));
-    let all = recorded.tensors.keys().filter(|k| k.contains('@')).count();
-    assert_eq!(compared, all, "all but what is given is compared");
-    rules
+    let (mut failures, mut slots, mut compared) = (vec![], BTreeSet::new(), 0);
+    for step in 1..=300 {
+        if let Some(lr) = facts["lr_at"].get(step.to_string()) {
+            set(&mut *session, "opt/lr", &[lr.as_f64().unwrap()])?;
+        }
+        session.call(&gradients(given, rows.as_deref(), &graph, step))?;
+        let at_step = recorded.at_step(run, step);
+        assert_eq!(recorded.steps.contains(&step), !at_step.is_empty(), "{run} at {step}");
+        for (tensor, want) in at_step {
+            let path = path(name, tensor);
+            let got = session.get(&path)?.to_f64();
+            assert_eq!(got.len(), want.len(), "{run} {tensor}");
+            for (i, (got, want)) in got.iter().zip(want.to_f64()).enumerate() {
+                if !close(*got, want, relative, absolute) {
+                    failures.push(format!("{run} step {step} {path}[{i}]: got {got:e}, want {want:e}"));
+                }
+            }
+            slots.insert(path);
+            compared += 1;
+        }
+    }
+    for s in &graph.states {
+        let slot = s.role == onestep_ir::Role::Slot;
+        assert!(!slot || slots.contains(&*s.name), "{run}: slot {} is not compared", s.name);
+    }
+    match failures.first() {
+        Some(first) => Err(format!("{} differ, first {first}", failures.len())),
+        None => Ok((compared, name.to_string())),
+    }
 }
 
 #[test]
 fn every_recorded_tensor_of_every_run() {
     let torch = Recorded::read("torch-optimizer-trajectories");
     assert_eq!(torch.runs.len(), 98);
-    let mut rules = compare(&torch, &torch, true);
     let more = Recorded::read("optimizer-references");
     assert_eq!(more.runs.len(), 28);
-    rules.extend(compare(&torch, &more, false));
-    let table: BTreeSet<String> = RULES.iter().map(|r| r.name.to_string()).collect();
-    assert_eq!(rules, table, "every rule of the table has a trajectory");
+    for runtime in runtimes::all() {
+        let mut rules = BTreeSet::new();
+        for (recorded, first) in [(&torch, true), (&more, false)] {
+            let of = Recording { given: &torch, recorded, first };
+            let runs: Vec<&String> = recorded.runs.keys().collect();
+            let good = all_hold(runtime.name(), &runs, |_, run| compare(runtime, &of, run));
+            let compared: usize = good.iter().map(|(n, _)| n).sum();
+            let all = recorded.tensors.keys().filter(|k| k.contains('@')).count();
+            assert!(part() != (0, 1) || compared == all, "{compared} of {all}: all but what is given");
+            rules.extend(good.into_iter().map(|(_, rule)| rule));
+        }
+        let table: BTreeSet<String> = RULES.iter().map(|r| r.name.to_string()).collect();
+        assert!(part() != (0, 1) || rules == table, "every rule of the table has a trajectory");
+    }
 }
