@@ -5,7 +5,8 @@
 //! the type of every value that it replaces.
 
 use crate::{
-    Def, Graph, GraphBuilder, GraphError, Mistake, Node, Port, Region, StatePort, Tensor, Type, ValueId,
+    DType, Def, Graph, GraphBuilder, GraphError, Mistake, Node, Port, Region, StatePort, Tensor, Type,
+    ValueId,
 };
 use std::collections::HashMap;
 
@@ -18,18 +19,53 @@ pub type Rule<'r> = dyn for<'g> FnMut(&'g GraphBuilder, &Node, &[Tensor<'g>]) ->
 /// Rebuilds `graph` node by node; for each node, also in nested regions, `rule` may give replacements. A node is
 /// offered to the rule before its regions are; when the rule replaces it, its regions go with it.
 pub fn rewrite(graph: &Graph, rule: &mut Rule<'_>) -> Result<Graph, GraphError> {
-    let interface = interface(graph);
+    rebuilt(graph, interface(graph), rule, &|_, _, new| new)
+}
+
+/// How a new value is written to a state that is kept in another dtype: given that state as it was, the value in that dtype.
+pub type Write<'w> = dyn for<'g> Fn(&'g GraphBuilder, &StatePort, Tensor<'g>) -> Tensor<'g> + 'w;
+
+/// The same graph with each state in the dtype that `dtype` gives for it, or its own where that is `None`. It is cast where it
+/// is read, so that what is computed keeps its dtypes; `write` gives what is written to one that has another dtype now.
+pub fn store_states(
+    graph: &Graph,
+    dtype: &dyn Fn(&StatePort) -> Option<DType>,
+    write: &Write<'_>,
+) -> Result<Graph, GraphError> {
+    let mut interface = interface(graph);
+    for (old, new) in graph.states.iter().zip(&interface.states) {
+        let ty = &mut interface.values[new.value.index()].ty;
+        ty.dtype = dtype(old).unwrap_or(ty.dtype);
+    }
+    rebuilt(graph, interface, &mut |_, _, _| None, write)
+}
+
+/// The nodes of `graph` between the inputs and states of `interface`, whose dtypes may differ.
+fn rebuilt(
+    graph: &Graph,
+    interface: Graph,
+    rule: &mut Rule<'_>,
+    write: &Write<'_>,
+) -> Result<Graph, GraphError> {
     let params = interface.body.params.clone();
+    let states: Vec<ValueId> = interface.states.iter().map(|s| s.value).collect();
     let g = GraphBuilder::edit(interface);
     let mut copy = Copier { g: &g, graph, rule, map: HashMap::new() };
-    copy.map.extend(graph.body.params.iter().copied().zip(params.into_iter().map(|v| g.tensor(v))));
+    for (old, new) in graph.body.params.iter().zip(params) {
+        let read = g.at(None, || g.tensor(new).cast(graph.ty(*old).dtype));
+        copy.map.insert(*old, read);
+    }
     copy.nodes(&graph.body);
     let map = copy.map;
     for o in &graph.outputs {
         g.output(&o.name, map[&o.value]);
     }
     for u in &graph.updates {
-        g.update(map[&graph.states[u.state].value], map[&u.value], u.guarded);
+        let (state, new) = (g.tensor(states[u.state]), map[&u.value]);
+        let loc = graph.def(u.value).and_then(|n| n.loc);
+        let same = new.value().is_none() || state.dtype() == new.dtype();
+        let new = if same { new } else { g.at(loc, || write(&g, &graph.states[u.state], new)) };
+        g.update(state, new, u.guarded);
     }
     if let Some(guard) = graph.guard {
         g.set_guard(map[&guard]);

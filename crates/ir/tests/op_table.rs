@@ -91,6 +91,7 @@ fn decompositions_equal_references() {
         "max_pool",
         "mean",
         "rms_norm",
+        "round_stochastic",
         "silu",
         "softmax",
         "sum_pool",

@@ -53,7 +53,7 @@ pub use onestep_ir::{Array, DType, Dim, Element, Graph, GraphBuilder, Init, Role
 pub use onestep_optim::{
     Adadelta, Adafactor, Adagrad, Adam, AdamW, Adamax, Asgd, Average, Clip, Group, Lamb, LayoutEntry,
     LayoutRole, Lbfgs, Lion, LossScale, Muon, MuonRate, Nadam, Params, Radam, RmsProp, Rprop, Schedule, Sgd,
-    SparseAdam, UnusedParameter, UpdateRule, Warmup,
+    SparseAdam, Storage, UnusedParameter, UpdateRule, Warmup,
 };
 pub use onestep_passes::precision::{Precision, precision};
 pub use onestep_runtime::{
@@ -83,7 +83,7 @@ pub mod extend {
 pub mod prelude {
     pub use crate::{
         Adam, AdamW, Array, CompiledStep, Device, Error, Graph, GraphBuilder, Group, Init, Muon, Outputs,
-        Precision, Program, Role, Schedule, Sgd, State, Tensor, TrainingStep, compile, dim, nn,
+        Precision, Program, Role, Schedule, Sgd, State, Storage, Tensor, TrainingStep, compile, dim, nn,
     };
     pub use onestep_ir::DType::{self, BF16, Bool, F16, F32, F64, I8, I32, I64, U8, U32};
 }

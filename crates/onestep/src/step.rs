@@ -4,7 +4,7 @@ use crate::recompute::{self, Recompute};
 use onestep_ir::{Def, Graph, GraphBuilder, Tensor, Type, ValueId, bind};
 use onestep_optim::{
     Average, Clip, Group, LayoutEntry, LossScale, OptimError, Params, Schedule, StepGraph, StepOptions,
-    UnusedParameter, UpdateRule, averaged, micro_batches, training_step, with_backward,
+    Storage, UnusedParameter, UpdateRule, averaged, micro_batches, stored, training_step, with_backward,
 };
 use onestep_passes::precision::{Precision, precision};
 use onestep_passes::user::Stage;
@@ -140,6 +140,21 @@ impl TrainingStep {
     /// `loss_scale`, the scale of the call, and `skipped`: 1 for a call that was refused because a gradient overflowed.
     pub fn loss_scale(mut self, numbers: LossScale) -> TrainingStep {
         self.step.loss_scale = Some(numbers);
+        self
+    }
+
+    /// Keeps the trained parameters in this dtype between steps. In [`Storage::Bf16`] they take half the memory and have no
+    /// `f32` masters: the update is computed in `f32` and rounded by chance, so that small ones are not lost. With
+    /// [`Precision::Bf16`] the products read them as they are. Other programs on the same state read them by
+    /// [`CompiledStep::stored`].
+    pub fn parameters_in(mut self, storage: Storage) -> TrainingStep {
+        self.step.parameters = storage;
+        self
+    }
+
+    /// Keeps the update rule's slots in this dtype between steps: see [`TrainingStep::parameters_in`].
+    pub fn slots_in(mut self, storage: Storage) -> TrainingStep {
+        self.step.slots = storage;
         self
     }
 
@@ -363,6 +378,28 @@ impl CompiledStep {
     /// ```
     pub fn averaged(&self, graph: &Graph) -> Result<Graph, Error> {
         averaged(graph, self.program.interface()).map_err(failed)
+    }
+
+    /// The graph of another program, such as one that evaluates, that reads each state in the dtype in which this step keeps
+    /// it ([`TrainingStep::parameters_in`]). It runs on the same state.
+    ///
+    /// ```
+    /// # use onestep::prelude::*;
+    /// let g = GraphBuilder::new("well");
+    /// let w = g.parameter("w", &[1], Init::ZEROS);
+    /// let graph = g.finish((w - 1.0).square().sum_all())?;
+    /// let device = Device::cpu()?;
+    /// let step = TrainingStep::new(graph.clone()).optimizer(Sgd::new(0.25)).parameters_in(Storage::Bf16);
+    /// let mut step = step.compile(&device)?;
+    /// let mut evaluate = compile(&step.stored(&graph)?, &device)?;
+    /// let mut state = step.init(0)?;
+    /// step.run(&mut state, ())?;
+    /// assert_eq!(state.get("w")?.dtype(), BF16);
+    /// assert_eq!(evaluate.run(&mut state, ())?.loss()?, 0.25);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn stored(&self, graph: &Graph) -> Result<Graph, Error> {
+        stored(graph, self.program.interface()).map_err(failed)
     }
 
     /// A state with everything that the step needs at its first value, drawn from `seed`.

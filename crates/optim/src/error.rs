@@ -84,7 +84,7 @@ pub enum OptimError {
     },
     /// A parameter of a dtype that is not updated directly.
     #[error(
-        "parameter '{path}' is {dtype}; only f32 and f64 are updated: keep it in f32 and cast it where it is used"
+        "parameter '{path}' is {dtype}; only f32 and f64 are updated: declare it in f32, and let the step compute or keep it in 16 bits"
     )]
     ParameterDType {
         /// Its path.

@@ -41,6 +41,7 @@ mod rule;
 pub mod rules;
 mod schedule;
 mod step;
+mod storage;
 
 pub use apply::{Applied, Trained, apply_updates};
 pub use average::{Average, Warmup, averaged};
@@ -60,3 +61,4 @@ pub use rules::{
 };
 pub use schedule::Schedule;
 pub use step::{LayoutEntry, LayoutRole, Params, StepGraph, training_step, with_backward};
+pub use storage::{Storage, stored};

@@ -1,6 +1,6 @@
 //! How a training step is built besides its rule.
 
-use crate::{Average, Clip, Combine, Group, LossScale, Schedule};
+use crate::{Average, Clip, Combine, Group, LayoutRole, LossScale, Schedule, Storage};
 
 /// What happens to a parameter that the loss does not depend on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -31,6 +31,21 @@ pub struct StepOptions {
     pub accumulate: Option<u32>,
     /// How those calls are combined.
     pub combine: Combine,
+    /// In which dtype [`training_step`](crate::training_step) keeps the trained parameters between steps.
+    pub parameters: Storage,
+    /// In which dtype it keeps their slots.
+    pub slots: Storage,
     /// Keeps averages of the trained parameters.
     pub average: Option<Average>,
+}
+
+impl StepOptions {
+    /// In which dtype a new value of this role is kept.
+    pub(crate) fn storage(&self, role: LayoutRole) -> Storage {
+        match role {
+            LayoutRole::Parameter => self.parameters,
+            LayoutRole::Slot => self.slots,
+            _ => Storage::Exact,
+        }
+    }
 }

@@ -7,7 +7,8 @@
 use crate::accumulate::{accumulate, only_at};
 use crate::apply::apply_grouped;
 use crate::group::assign;
-use crate::{Group, OptimError, StepOptions, Trained, UnusedParameter, UpdateRule};
+use crate::storage::store;
+use crate::{Group, OptimError, StepOptions, Storage, Trained, UnusedParameter, UpdateRule};
 use onestep_autodiff::{gradients, vjp};
 use onestep_ir::{DType, Graph, GraphBuilder, Init, Role, Tensor, nearest};
 use std::collections::HashSet;
@@ -116,11 +117,13 @@ pub fn training_step(
     let parameters = parameters.map(|(t, new)| overwriting(&t.path, LayoutRole::Parameter, *new));
     let slots = applied.slots.iter().flatten().map(|(path, new)| overwriting(path, LayoutRole::Slot, *new));
     let averages = averages.iter().map(|(path, new)| overwriting(path, LayoutRole::Average, *new));
-    let entries = parameters.chain(slots).chain(averages).collect();
+    let entries: Vec<LayoutEntry> = parameters.chain(slots).chain(averages).collect();
     let graph = match last.and_then(|last| last.value()) {
         Some(last) => only_at(g.build()?, last, of_calls)?,
         None => g.build()?,
     };
+    let narrow = entries.iter().filter(|e| options.storage(e.role) == Storage::Bf16);
+    let graph = store(&graph, &narrow.map(|e| e.name.as_str()).collect())?;
     Ok(finish(graph, loss, entries))
 }
 
@@ -250,6 +253,11 @@ fn overwriting(path: &str, role: LayoutRole, value: Tensor<'_>) -> LayoutEntry {
     LayoutEntry { name: path.to_string(), role, shape: sizes(value), dtype: value.dtype(), overwrites }
 }
 
+/// The dtype of a state that is overwritten.
+fn kept(graph: &Graph, entry: &LayoutEntry) -> DType {
+    graph.state(&entry.name).map_or(entry.dtype, |s| graph.ty(s.value).dtype)
+}
+
 /// The sizes of a value of a bound graph.
 fn sizes(value: Tensor<'_>) -> Vec<usize> {
     value.shape().sizes().unwrap_or_default()
@@ -267,7 +275,7 @@ fn finish(mut graph: Graph, loss: &str, entries: Vec<LayoutEntry>) -> StepGraph 
         let name = port.name.to_string();
         list.push(LayoutEntry { name, role, shape: ty.sizes(), dtype: ty.dtype, overwrites: None });
     }
-    layout.extend(entries);
+    layout.extend(entries.into_iter().map(|e| LayoutEntry { dtype: kept(&graph, &e), ..e }));
     layout.extend(metrics);
     StepGraph { graph, layout }
 }

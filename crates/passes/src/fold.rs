@@ -59,7 +59,7 @@ fn same_everywhere(op: &Op, dtype: DType) -> bool {
     match op {
         Op::Unary(Unary { kind }) => kind.is_exact(),
         Op::Binary(Binary { kind }) => kind.is_exact(),
-        Op::Compare(_) | Op::Select(_) | Op::Cast(_) | Op::RandomBits(_) => true,
+        Op::Compare(_) | Op::Select(_) | Op::Cast(_) | Op::Bitcast(_) | Op::RandomBits(_) => true,
         Op::Reduce(r) => !dtype.is_float() || matches!(r.kind, ReduceKind::Max | ReduceKind::Min),
         _ => false,
     }

@@ -130,8 +130,10 @@ fn invariants(graph: &Graph, region: &Region, fixed: impl Iterator<Item = usize>
 fn made_of_nothing(graph: &Graph, region: &Region) -> HashSet<ValueId> {
     let mut known = HashSet::new();
     for node in region.nodes.iter().map(|n| graph.node(*n)) {
-        let elementwise =
-            matches!(node.op, Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select(_) | Op::Cast(_));
+        let elementwise = matches!(
+            node.op,
+            Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select(_) | Op::Cast(_) | Op::Bitcast(_)
+        );
         if (elementwise || is_free(&node.op)) && node.operands.iter().all(|v| known.contains(v)) {
             known.extend(&node.results);
         }

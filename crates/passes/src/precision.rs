@@ -145,7 +145,7 @@ const TABLE: &[Row] = &[
     Row {
         rule: Rule::F32,
         what: "what the graph says itself, and calls and scans, whose bodies are treated alike",
-        ops: &["cast", "call", "scan"],
+        ops: &["cast", "bitcast", "round_stochastic", "call", "scan"],
     },
 ];
 

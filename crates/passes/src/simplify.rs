@@ -3,12 +3,13 @@
 //! - identities: `x·1`, `x/1`, `x − 0`, `x + (−0)`, casts, reshapes, transposes, broadcasts, slices and pads that change
 //!   nothing, reductions over no axis or over axes of size 1 (of a sum, `0 + x` remains), `−(−x)`, `not(not x)`, a select
 //!   whose branches are one value or whose condition is a constant;
-//! - chains: reshape of reshape, transpose of transpose, broadcast of broadcast, reverse of reverse;
+//! - chains: reshape of reshape, transpose of transpose, broadcast of broadcast, reverse of reverse, a cast back from a
+//!   dtype that holds every number of the first;
 //! - a transpose of the last two axes before a matmul becomes the matmul's flag;
 //! - a view of a repeated number is that number repeated over the view's shape.
 
 use onestep_ir::ops::{Binary, BinaryKind, Constant, Matmul, Op, Reduce, ReduceKind, Unary, UnaryKind};
-use onestep_ir::{Dim, Graph, GraphBuilder, GraphError, Node, Shape, Tensor, ValueId};
+use onestep_ir::{DType, Dim, Graph, GraphBuilder, GraphError, Node, Shape, Tensor, ValueId};
 
 /// Runs the pass to a fixed point.
 pub fn simplify(graph: &Graph) -> Result<Graph, GraphError> {
@@ -60,6 +61,13 @@ fn rule<'g>(g: &'g GraphBuilder, node: &Node, operands: &[Tensor<'g>]) -> Option
         Op::Select(_) if operands[1].value() == operands[2].value() => Some(operands[1]),
         Op::Select(_) => splat(x).map(|c| if c != 0.0 { operands[1] } else { operands[2] }),
         Op::Cast(c) if x.dtype() == c.dtype => Some(x),
+        Op::Cast(c) => match def(x)? {
+            (Op::Cast(_), Some(before)) if before.dtype() == c.dtype && holds(x.dtype(), c.dtype) => {
+                Some(before)
+            }
+            _ => None,
+        },
+        Op::Bitcast(b) if x.dtype() == b.dtype => Some(x),
         Op::Reshape(r) if shape.0 == r.dims => Some(x),
         Op::Reshape(r) => match def(x)? {
             (Op::Reshape(_), Some(before)) => Some(before.reshape(Shape(r.dims.clone()))),
@@ -100,6 +108,11 @@ fn rule<'g>(g: &'g GraphBuilder, node: &Node, operands: &[Tensor<'g>]) -> Option
         Op::Matmul(m) => matmul(g, m, operands),
         _ => None,
     }
+}
+
+/// Whether a float dtype holds every number of a narrower one.
+fn holds(wide: DType, narrow: DType) -> bool {
+    narrow.is_float() && matches!((wide, narrow.size()), (DType::F64, ..=4) | (DType::F32, ..=2))
 }
 
 fn repeated<'g>(g: &'g GraphBuilder, c: &Constant, dims: &[Dim]) -> Option<Tensor<'g>> {

@@ -27,6 +27,7 @@ mod reduce;
 mod reshape;
 mod reverse;
 mod rms_norm;
+mod round_stochastic;
 pub(crate) mod scan;
 mod scatter_add;
 mod scatter_add_along;
@@ -86,6 +87,8 @@ pub(crate) fn rule(op: &Op) -> Rule<'_> {
         Op::Select(op) => Rule::Explicit(op),
         Op::Cast(op) if !op.dtype.is_float() => Rule::Ends("its result is not a float"),
         Op::Cast(op) => Rule::Explicit(op),
+        Op::Bitcast(_) => Rule::Ends("its result or what it takes is bits"),
+        Op::RoundStochastic(op) => Rule::Explicit(op),
         Op::Matmul(op) => Rule::Explicit(op),
         Op::Reduce(op) => Rule::Explicit(op),
         Op::Reshape(op) => Rule::Explicit(op),

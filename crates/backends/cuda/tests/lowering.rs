@@ -4,6 +4,7 @@ use onestep_cuda::code::{MOST_STEPS, Space, Step};
 use onestep_cuda::lower::lower;
 use onestep_cuda::{CudaError, CudaTarget};
 use onestep_ir::{DType, Graph, GraphBuilder, Init, Op, Role, ScanOptions};
+use onestep_optim::{AdamW, Params, StepOptions, Storage, training_step};
 use onestep_passes::Target;
 use onestep_passes::pipeline::{Compiled, Options, compile};
 
@@ -72,6 +73,30 @@ fn equal_kernels_are_one_text() {
     // The same program in texts of any number has the same kernels.
     let count = |n| code.texts(n).iter().map(|(held, _)| held).sum::<usize>();
     assert_eq!((count(1), count(16)), (1, 1));
+}
+
+/// Updates that are rounded by chance differ from path to path in data, not in text.
+#[test]
+fn rounded_updates_of_one_size_are_one_kernel() {
+    let launches = |layers: usize, storage| {
+        let g = GraphBuilder::new("layers");
+        let mut x = g.input("x", DType::F32, [8, 8]);
+        for i in 0..layers {
+            x = x.matmul(g.parameter(&format!("w{i}"), &[8, 8], Init::ONES));
+        }
+        let graph = g.finish(x.sum_all()).unwrap();
+        let options = StepOptions { parameters: storage, slots: storage, ..StepOptions::default() };
+        let step = training_step(&graph, "loss", Params::All, &AdamW::new(1e-3), &options).unwrap();
+        let c = compiled(&step.graph);
+        let code = lower(&c.schedule, &c.plan, &|_| true).unwrap();
+        let products = code.steps.iter().filter(|(_, s)| matches!(s, Step::Product(_))).count();
+        (code.steps.len() - products, code.kernels.iter().map(|k| k.source.matches("philox(").count()).max())
+    };
+    let ((exact, _), (rounded, draws)) = (launches(6, Storage::Exact), launches(6, Storage::Bf16));
+    // The keys of all paths are made in one launch more.
+    assert!(rounded <= exact + 1, "{rounded} launches, not {exact}");
+    // One definition, and a call each for the parameter and its two slots.
+    assert_eq!(draws, Some(4));
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod attention_scores;
 mod barrier;
 mod bce_with_logits;
 mod binary;
+mod bitcast;
 mod broadcast;
 mod call;
 mod cast;
@@ -41,6 +42,7 @@ mod reduce;
 mod reshape;
 mod reverse;
 mod rms_norm;
+mod round_stochastic;
 mod scan;
 mod scatter_add;
 mod scatter_add_along;
@@ -62,6 +64,7 @@ pub use attention_scores::Band;
 pub use barrier::Barrier;
 pub use bce_with_logits::BceWithLogits;
 pub use binary::{Binary, BinaryKind};
+pub use bitcast::Bitcast;
 pub use broadcast::Broadcast;
 pub use call::Call;
 pub use cast::Cast;
@@ -95,6 +98,7 @@ pub use reduce::{Reduce, ReduceKind};
 pub use reshape::Reshape;
 pub use reverse::Reverse;
 pub use rms_norm::RmsNorm;
+pub use round_stochastic::RoundStochastic;
 pub use scan::Scan;
 pub use scatter_add::ScatterAdd;
 pub use scatter_add_along::ScatterAddAlong;
@@ -193,6 +197,8 @@ table!(
     Compare,
     Select,
     Cast,
+    Bitcast,
+    RoundStochastic,
     Matmul,
     Reduce,
     Reshape,

@@ -4,8 +4,8 @@
 //! stretch. A number on the right of an operator becomes a constant of the left side's dtype.
 
 use crate::ops::{
-    Binary, BinaryKind, Broadcast, Cast, Compare, CompareKind, Matmul, Reshape, Select, Transpose, Unary,
-    UnaryKind,
+    Binary, BinaryKind, Bitcast, Broadcast, Cast, Compare, CompareKind, Matmul, Reshape, Select, Transpose,
+    Unary, UnaryKind,
 };
 use crate::{DType, Dim, GraphBuilder, Mistake, Shape, Type, ValueId};
 
@@ -324,6 +324,13 @@ impl<'g> Tensor<'g> {
             return self;
         }
         self.g.emit1(Cast { dtype }, &[self])
+    }
+
+    /// The bits of every element read as another dtype of the same size: `f32`, `i32` and `u32` as each other, `f64` and
+    /// `i64` too.
+    #[track_caller]
+    pub fn bitcast(self, dtype: DType) -> Tensor<'g> {
+        self.g.emit1(Bitcast { dtype }, &[self])
     }
 
     /// The same elements under another shape of known or variable dimensions.

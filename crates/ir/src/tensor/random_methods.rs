@@ -1,7 +1,8 @@
 //! Random tensors from [`GraphBuilder::random_bits`]: the same numbers on every device, from a key and a counter that
-//! are state. For `name`, `key` and `counter`, see there.
+//! are state. For `name`, `key` and `counter`, see there. And rounding by chance.
 
 use super::Tensor;
+use crate::ops::RoundStochastic;
 use crate::{DType, GraphBuilder, IntoShape};
 use std::f64::consts::PI;
 
@@ -53,5 +54,14 @@ impl GraphBuilder {
         // 1 − u is never 0, whose logarithm is infinite.
         let (radius, angle) = ((1.0 - u.at(0, 0)).log() * -2.0, u.at(0, 1) * (2.0 * PI));
         radius.sqrt() * angle.cos()
+    }
+}
+
+impl<'g> Tensor<'g> {
+    /// This `f32` tensor in `bf16`, each element up or down by chance so that the mean is the number itself. `bits`
+    /// (`u32`, this shape) come from [`GraphBuilder::random_bits`].
+    #[track_caller]
+    pub fn round_stochastic(self, bits: Tensor<'g>) -> Tensor<'g> {
+        self.g.emit1(RoundStochastic, &[self, bits])
     }
 }

@@ -1,5 +1,5 @@
-//! What stands around the update rule: loss scaling, accumulation over micro-batches, averages of the parameters; on the
-//! reference interpreter.
+//! What stands around the update rule: loss scaling, accumulation over micro-batches, averages of the parameters, storage
+//! in fewer bits; on the reference interpreter.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -7,6 +7,7 @@ mod common;
 mod accumulate;
 mod average;
 mod loss_scale;
+mod storage;
 
 use onestep_ir::{DType, Graph, GraphBuilder, Init, Role};
 use onestep_optim::{Params, StepOptions, UpdateRule, training_step};

@@ -316,9 +316,8 @@ fn kind(graph: &Graph, target: &dyn Target, node: &Node) -> Result<Kind, Compile
         Op::Constant(_) | Op::Iota(_) => Kind::Leaf,
         Op::Reshape(_) | Op::Transpose(_) | Op::Broadcast(_) | Op::Slice(_) | Op::Reverse(_) => Kind::View,
         Op::Pad(p) if p.interior == 0 => Kind::View,
-        Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select(_) | Op::Cast(_) | Op::RandomBits(_) => {
-            Kind::Map
-        }
+        Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select(_) | Op::Cast(_) => Kind::Map,
+        Op::Bitcast(_) | Op::RandomBits(_) => Kind::Map,
         Op::Reduce(_) => Kind::Reduce,
         Op::Barrier(_) => Kind::Barrier,
         Op::Matmul(_) if target.accepts(&node.op, &types) => Kind::Matmul,

@@ -184,6 +184,7 @@ impl<'e, 'g> Emit<'e, 'g> {
                     Op::Compare(c) => Expr::Compare(c.kind, ids[0], ids[1]),
                     Op::Select(_) => Expr::Select(ids[0], ids[1], ids[2]),
                     Op::Cast(_) => Expr::Cast(ids[0]),
+                    Op::Bitcast(_) => Expr::Bitcast(ids[0]),
                     _ => return Err(NeedsBuffer(v)),
                 }
             }

@@ -74,6 +74,7 @@ fn settle<T>(
                     | Op::Compare(_)
                     | Op::Select(_)
                     | Op::Cast(_)
+                    | Op::Bitcast(_)
                     | Op::Reduce(_)
                     | Op::RandomBits(_)
             )

@@ -144,6 +144,8 @@ pub enum Expr {
     Select(ExprId, ExprId, ExprId),
     /// A conversion to this expression's dtype, by the rules of the op `cast`.
     Cast(ExprId),
+    /// The same bits as this expression's dtype, by the rules of the op `bitcast`.
+    Bitcast(ExprId),
     /// A reduction over all reduced axes of the domain, in row-major order of them; a value of the row.
     Reduce(ReduceKind, ExprId),
     /// Philox bits: element `index` (an `i64` expression) of `stream`, from two `u32` key words and a `u32` counter.
@@ -164,7 +166,7 @@ impl Expr {
     pub fn operands(&self) -> Vec<ExprId> {
         match self {
             Expr::Load { .. } | Expr::Literal(_) | Expr::Index(_) => vec![],
-            Expr::Unary(_, a) | Expr::Cast(a) | Expr::Reduce(_, a) => vec![*a],
+            Expr::Unary(_, a) | Expr::Cast(a) | Expr::Bitcast(a) | Expr::Reduce(_, a) => vec![*a],
             Expr::Binary(_, a, b) | Expr::Compare(_, a, b) => vec![*a, *b],
             Expr::Select(a, b, c) => vec![*a, *b, *c],
             Expr::RandomBits { key, counter, index, .. } => vec![key[0], key[1], *counter, *index],

@@ -99,6 +99,7 @@ impl LoopKernel {
                 Expr::Compare(k, a, b) => write!(f, "{} e{} e{}", k.name(), a.0, b.0)?,
                 Expr::Select(a, b, c) => write!(f, "select e{} e{} e{}", a.0, b.0, c.0)?,
                 Expr::Cast(a) => write!(f, "cast e{}", a.0)?,
+                Expr::Bitcast(a) => write!(f, "bitcast e{}", a.0)?,
                 Expr::Reduce(k, a) => write!(f, "reduce {} e{}", k.name(), a.0)?,
                 Expr::RandomBits { key, counter, index, stream } => write!(
                     f,

@@ -5,7 +5,7 @@
 //! held at once.
 
 use super::{Access, Affine, Bound, BufferId, Expr, ExprId, LoopKernel};
-use onestep_ir::ops::{BinaryKind, CompareKind, ReduceKind, UnaryKind};
+use onestep_ir::ops::{BinaryKind, Bitcast, CompareKind, ReduceKind, UnaryKind};
 use onestep_ir::{DType, Data, Dense, random};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -204,6 +204,7 @@ fn evaluate(
         Expr::Compare(kind, a, b) => compare(*kind, operand(*a), operand(*b)),
         Expr::Select(c, a, b) => operand(if operand(*c).int() != 0 { *a } else { *b }),
         Expr::Cast(a) => cast(dtype, operand(*a)),
+        Expr::Bitcast(a) => bitcast(kernel.body[a.index()].dtype, dtype, operand(*a)),
         Expr::RandomBits { key, counter, index, stream } => {
             debug_assert_eq!(kernel.body[index.index()].dtype, DType::I64);
             let word = |id: ExprId| operand(id).int() as u32;
@@ -241,6 +242,16 @@ fn compare(kind: CompareKind, a: Number, b: Number) -> Number {
         (a, b) => kind.holds(a.real(), b.real()),
     };
     Number::Int(holds as i64)
+}
+
+fn bitcast(from: DType, dtype: DType, x: Number) -> Number {
+    let op = Bitcast { dtype };
+    match x {
+        Number::Real(x) if dtype.is_float() => Number::Real(x),
+        Number::Real(x) => Number::Int(op.int(from, x)),
+        Number::Int(x) if dtype.is_float() => Number::Real(op.real(x)),
+        Number::Int(x) => Number::Int(x),
+    }
 }
 
 fn cast(dtype: DType, x: Number) -> Number {

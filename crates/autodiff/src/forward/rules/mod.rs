@@ -7,6 +7,7 @@ mod log_softmax;
 mod max_pool;
 mod pad;
 mod rms_norm;
+mod round_stochastic;
 mod sort;
 
 use crate::rules::{At as Back, Gradient, sizes, without_gradient};
@@ -53,6 +54,8 @@ pub(crate) fn rule(op: &Op) -> Rule<'_> {
     }
     match op {
         Op::Constant(_) | Op::Iota(_) | Op::Compare(_) | Op::ArgReduce(_) | Op::RandomBits(_) => Rule::Ends,
+        Op::Bitcast(_) => Rule::Ends,
+        Op::RoundStochastic(op) => Rule::Explicit(op),
         Op::Unary(op) => Rule::Symmetric(op),
         Op::Binary(op) => Rule::Symmetric(op),
         Op::Gelu(op) => Rule::Symmetric(op),

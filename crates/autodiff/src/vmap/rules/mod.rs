@@ -43,6 +43,7 @@ pub(crate) fn rule(op: &Op, size: usize) -> Rule<'_> {
         Op::Constant(_) | Op::Iota(_) => return same(),
         // Element by element.
         Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select(_) | Op::Cast(_) => return same(),
+        Op::Bitcast(_) | Op::RoundStochastic(_) => return same(),
         Op::Gelu(_) | Op::Silu(_) | Op::Dropout(_) | Op::BceWithLogits(_) | Op::Barrier(_) => return same(),
         // Along the last axes.
         Op::CrossEntropy(_) | Op::MaxPool(_) | Op::SumPool(_) => return same(),

@@ -433,6 +433,7 @@ impl Compiler<'_> {
             }
             NodeOp::Select => elementwise::select(n.dtype.size(), [args[0].1, args[1].1, args[2].1], isa),
             NodeOp::Cast => cast::cast(of_arg(0), n.dtype, isa),
+            NodeOp::Bitcast => cast::bitcast(n.dtype.size(), isa),
             NodeOp::Literal(_) | NodeOp::Reduce(_) => return Ok(()),
         };
         // Unused operands repeat the first, which is always readable.

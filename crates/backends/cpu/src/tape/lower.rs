@@ -36,6 +36,7 @@ pub enum NodeOp {
     Compare(CompareKind),
     Select,
     Cast,
+    Bitcast,
     Reduce(ReduceKind),
     /// Operands: two key words, the step, the index.
     Random(u64),
@@ -151,6 +152,9 @@ fn check_expression(
         Expr::Unary(_, a) | Expr::Reduce(_, a) if dtype(a) != e.dtype => {
             malformed("its operand is not of its dtype")
         }
+        Expr::Bitcast(a) if dtype(a).size() != e.dtype.size() || e.dtype.size() < 4 => {
+            malformed("its bits are not those of its operand's dtype")
+        }
         Expr::Index(_) if e.dtype == DType::Bool => malformed("an index is not bool"),
         Expr::RandomBits { key, counter, index, .. } => {
             let words = [key[0], key[1], *counter];
@@ -256,6 +260,10 @@ impl Lowering<'_> {
                     true => a,
                     false => self.push(NodeOp::Cast, dtype, vec![a]),
                 }
+            }
+            Expr::Bitcast(a) => {
+                let args = vec![self.node(a)];
+                self.push(NodeOp::Bitcast, dtype, args)
             }
             Expr::RandomBits { key, counter, index, stream } => {
                 let args = vec![self.node(&key[0]), self.node(&key[1]), self.node(counter), self.node(index)];

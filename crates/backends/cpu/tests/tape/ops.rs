@@ -223,6 +223,16 @@ fn indices() {
 }
 
 #[test]
+fn bits_under_another_dtype() {
+    for (from, to) in [(F32, U32), (F32, I32), (U32, F32), (I32, U32), (F64, I64), (I64, F64)] {
+        let (mut b, x) = vector(&[from]);
+        let y = b.push(to, Expr::Bitcast(x[0]));
+        b.store(y, true);
+        check(&b, 0.0);
+    }
+}
+
+#[test]
 fn random_bits() {
     for (offset, step, vary) in
         [(0, 1, false), (4, 1, false), (3, 1, false), (0, 3, false), (1 << 33, 1, true)]

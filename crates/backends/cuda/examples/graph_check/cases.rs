@@ -11,7 +11,7 @@ use onestep_ir::testing::{
 };
 use onestep_ir::{Array, DType, Dense, Graph, GraphBuilder, Init, Op};
 use onestep_optim::rules::RULES;
-use onestep_optim::{Clip, Params, StepOptions, UnusedParameter, training_step};
+use onestep_optim::{Clip, Params, StepOptions, Storage, UnusedParameter, training_step};
 use onestep_passes::CompileError;
 use onestep_passes::pipeline::{Compiled, Options, compile};
 use std::collections::BTreeMap;
@@ -203,7 +203,10 @@ pub fn steps(seeds: std::ops::Range<u64>) -> Vec<Case> {
         let params: Vec<String> = graph.states.iter().map(|s| s.name.to_string()).collect();
         let rule = (RULES[seed as usize % RULES.len()].with_lr)(0.01);
         let clip = (seed % 5 < 3).then_some(Clip::GlobalNorm(1.0));
-        let options = StepOptions { clip, unused: UnusedParameter::Zero, ..StepOptions::default() };
+        let storage = if seed % 3 == 0 { Storage::Bf16 } else { Storage::Exact };
+        let unused = UnusedParameter::Zero;
+        let options =
+            StepOptions { clip, unused, parameters: storage, slots: storage, ..StepOptions::default() };
         let step = training_step(&graph, "loss", Params::Paths(params), &*rule, &options).ok()?;
         Some(Case::random(format!("training step {seed}"), &step.graph, seed, 2e-2))
     };

@@ -82,6 +82,7 @@ fn types_agree(k: &LoopKernel, result: DType, e: &Expr) -> bool {
     let of = |id: &ExprId| k.body[id.index()].dtype;
     match e {
         Expr::Load { .. } | Expr::Literal(_) | Expr::Cast(_) => true,
+        Expr::Bitcast(a) => of(a).size() == result.size() && result.size() >= 4,
         Expr::Index(_) => result != DType::Bool,
         Expr::Unary(UnaryKind::IsFinite | UnaryKind::IsNan, a) => of(a).is_float() && result == DType::Bool,
         Expr::Unary(UnaryKind::Not, a) => !of(a).is_float() && result == of(a),

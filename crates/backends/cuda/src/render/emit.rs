@@ -430,6 +430,7 @@ impl<'a> Writer<'a> {
             Expr::Compare(kind, a, b) => scalar::compare(*kind, &v(a), &v(b)),
             Expr::Select(c, a, b) => format!("{} ? {} : {}", v(c), v(a), v(b)),
             Expr::Cast(a) => scalar::cast(dtype_of(a), e.dtype, &v(a)),
+            Expr::Bitcast(a) => scalar::bitcast(dtype_of(a), e.dtype, &v(a)),
             Expr::RandomBits { key: [k0, k1], counter, index, stream } => {
                 format!("philox({}, {}, {}, {}, 0x{stream:016x}ull)", v(k0), v(k1), v(counter), v(index))
             }

@@ -259,6 +259,17 @@ pub fn cast(from: DType, to: DType, x: &str) -> String {
     }
 }
 
+/// The same bits as another dtype of 4 or 8 bytes.
+pub fn bitcast(from: DType, to: DType, x: &str) -> String {
+    match (from, to) {
+        _ if from.is_float() == to.is_float() => format!("({}){x}", c_type(to)),
+        (DType::F32, _) => format!("({})__float_as_uint({x})", c_type(to)),
+        (DType::F64, _) => format!("__double_as_longlong({x})"),
+        (_, DType::F32) => format!("__uint_as_float((unsigned int){x})"),
+        _ => format!("__longlong_as_double({x})"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

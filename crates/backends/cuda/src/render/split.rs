@@ -99,6 +99,7 @@ impl Body {
             Expr::Compare(kind, a, b) => Expr::Compare(*kind, of(a), of(b)),
             Expr::Select(c, a, b) => Expr::Select(of(c), of(a), of(b)),
             Expr::Cast(a) => Expr::Cast(of(a)),
+            Expr::Bitcast(a) => Expr::Bitcast(of(a)),
             Expr::Reduce(kind, a) => Expr::Reduce(*kind, of(a)),
             Expr::RandomBits { key: [a, b], counter, index, stream } => Expr::RandomBits {
                 key: [of(a), of(b)],

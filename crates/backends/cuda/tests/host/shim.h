@@ -83,6 +83,7 @@ static int __ffs(int x) { return __builtin_ffs(x); }
 static float __uint_as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); return x; }
 static double __longlong_as_double(long long bits) { double x; memcpy(&x, &bits, 8); return x; }
 
+static long long __double_as_longlong(double x) { long long bits; memcpy(&bits, &x, 8); return bits; }
 static unsigned __float_as_uint(float x) { unsigned bits; memcpy(&bits, &x, 4); return bits; }
 // The nearest float towards zero.
 static float __double2float_rz(double x) {

@@ -1,4 +1,4 @@
-//! Casts between any two dtypes, by the rules of the op `cast`.
+//! Casts between any two dtypes, by the rules of the op `cast`, and bits read as another dtype.
 
 use super::convert::{bf16_from_f32, bf16_to_f32, f16_from_f32, f16_to_f32};
 use super::{Block, Isa, one};
@@ -69,4 +69,9 @@ pub fn cast(from: DType, to: DType, isa: Isa) -> Block {
         I8 => integer!(i8),
         U8 | Bool => integer!(u8),
     }
+}
+
+/// The same bits, whatever dtype of `size` bytes, 4 or 8, they are read as.
+pub fn bitcast(size: usize, isa: Isa) -> Block {
+    if size == 8 { one!(isa, u64 => u64, |x| x) } else { one!(isa, u32 => u32, |x| x) }
 }
