@@ -134,7 +134,7 @@ fn narrow(dropout: f64, threads: usize) -> CompiledStep {
 fn parameters_and_slots_of_bf16_learn() {
     let same = |_| tokens(4, 7);
     let (want, wide, mut step) = train(adam(language_model(4, 0.0), Precision::Bf16), 60, same);
-    let masters = step.report().unwrap().state_bytes;
+    let masters = step.report().unwrap().memory.state;
     step = narrow(0.0, 2);
     let mut state = step.init(3).unwrap();
     let mut losses = vec![];
@@ -150,7 +150,7 @@ fn parameters_and_slots_of_bf16_learn() {
         assert_eq!(dtype == BF16, !scalar && dtype.is_float(), "{name} is {dtype}");
         assert!(dtype != BF16 || wide.get(name).unwrap().dtype() == F32, "{name}");
     }
-    let halved = step.report().unwrap().state_bytes as f64 / masters as f64;
+    let halved = step.report().unwrap().memory.state as f64 / masters as f64;
     assert!((halved - 0.5).abs() < 0.02, "{halved} of the bytes of state");
 }
 
