@@ -2,7 +2,6 @@
 
 use crate::Error;
 use crate::driver::{DeviceBound, DeviceMemory, DeviceProgram, Driver};
-use onestep_cuda::CudaTarget;
 use onestep_cuda::code::Code;
 use onestep_cuda::device::{CudaBound, CudaDevice, CudaProgram, Memory};
 use onestep_passes::Target;
@@ -29,7 +28,7 @@ impl fmt::Debug for Cuda {
 
 impl Driver for Cuda {
     fn target(&self) -> &'static dyn Target {
-        &CudaTarget
+        self.0.target()
     }
     fn lower(&self, schedule: &Schedule, plan: &Plan) -> Result<Code, Error> {
         Ok(self.0.lower(schedule, plan)?)

@@ -32,6 +32,14 @@ pub enum CudaError {
         /// What is wrong.
         why: String,
     },
+    /// A GPU that is too old for the kernels.
+    #[error("{name} has compute capability {capability}, and kernels here need 8.0; use the CPU")]
+    Capability {
+        /// The device.
+        name: String,
+        /// What it has.
+        capability: String,
+    },
     /// A program that would be too many launches.
     #[error(
         "the program is more than {most} launches, as a scan is one for each iteration's kernels; run its iterations in several calls"

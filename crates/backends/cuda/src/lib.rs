@@ -17,4 +17,4 @@ mod target;
 
 pub use areas::Areas;
 pub use error::CudaError;
-pub use target::CudaTarget;
+pub use target::{CudaTarget, OtherTarget};

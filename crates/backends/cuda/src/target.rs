@@ -5,7 +5,7 @@ use onestep_ir::{DType, Op, Type};
 use onestep_passes::Target;
 use onestep_passes::schedule::{LoopKernel, MatmulKernel};
 
-/// The description of an NVIDIA GPU.
+/// The description of an NVIDIA GPU of the Hopper generation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CudaTarget;
 
@@ -43,5 +43,40 @@ impl Target for CudaTarget {
     /// Addresses that a warp reads together begin at multiples of this.
     fn alignment(&self) -> usize {
         256
+    }
+}
+
+/// The description of any other one, of compute capability 8.0 at least: it lacks the products of a warpgroup that the attention
+/// kernels are made of, so attention is taken apart.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OtherTarget;
+
+impl Target for OtherTarget {
+    fn name(&self) -> &'static str {
+        CudaTarget.name()
+    }
+
+    fn accepts(&self, op: &Op, operands: &[Type]) -> bool {
+        !matches!(op, Op::Attention(_) | Op::AttentionGrad(_)) && CudaTarget.accepts(op, operands)
+    }
+
+    fn takes_strided(&self, op: &Op, operand: usize) -> bool {
+        CudaTarget.takes_strided(op, operand)
+    }
+
+    fn computes_in(&self, dtype: DType) -> bool {
+        CudaTarget.computes_in(dtype)
+    }
+
+    fn takes_epilogue(&self, matmul: &MatmulKernel, epilogue: &LoopKernel) -> bool {
+        CudaTarget.takes_epilogue(matmul, epilogue)
+    }
+
+    fn recomputes(&self, operations: usize, functions: usize, loaded: usize, own: usize) -> bool {
+        CudaTarget.recomputes(operations, functions, loaded, own)
+    }
+
+    fn alignment(&self) -> usize {
+        CudaTarget.alignment()
     }
 }

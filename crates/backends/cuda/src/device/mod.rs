@@ -15,10 +15,11 @@ pub use memory::Memory;
 pub use program::CudaProgram;
 pub use tune::Tuned;
 
-use crate::CudaError;
+use crate::{CudaError, CudaTarget, OtherTarget};
 use blas::Blas;
 use cudarc::driver::{CudaContext, CudaStream, sys};
 use cudarc::{cublaslt, nvrtc};
+use onestep_passes::Target;
 use std::sync::Arc;
 
 /// An open device: context, stream, and the libraries.
@@ -103,6 +104,9 @@ impl CudaDevice {
         let stream = context.new_stream().map_err(driver("creating a stream"))?;
         let name = context.name().map_err(driver("asking for its name"))?;
         let blas = if blas.found { Some(Blas::new(&name, driver_version()?)?) } else { None };
+        if major < 8 {
+            return Err(CudaError::Capability { name, capability: format!("{major}.{minor}") });
+        }
         let architecture = format!("sm_{major}{minor}{suffix}");
         Ok(Arc::new(CudaDevice { context, stream, blas, name, architecture, early: major >= 9 }))
     }
@@ -110,6 +114,11 @@ impl CudaDevice {
     /// Its name, as NVIDIA gives it.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What it takes, for the passes.
+    pub fn target(&self) -> &'static dyn Target {
+        if self.architecture == "sm_90a" { &CudaTarget } else { &OtherTarget }
     }
 
     /// Its architecture, such as `sm_90a`.
