@@ -16,7 +16,7 @@ pub(in super::super) fn compile(op: &AttentionGrad, k: &Operands<'_>) -> Result<
     // Caps and masks take registers.
     let plain = op.forward.softcap.is_none() && p.operands.mask.is_none();
     let (of_queries, of_keys) = match large {
-        ..=64 if plain => ([2, 2], [1, 3]),
+        ..=64 if plain => ([2, 2], [1, 2]),
         ..=128 => ([2, 1], [1, 2]),
         _ => ([1, 1], [1, 1]),
     };

@@ -22,14 +22,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) kernel_name(cons
   char* const q_tile = (char*)shared;
   char* const stages = q_tile + Q_BYTES;
   const unsigned short *const q_head = q + b * Q.batch + h0 * Q.head, *const k_head = k + b * K.batch + h0 / GROUP * K.head, *const v_head = v + b * V.batch + h0 / GROUP * V.head;
-  load_tile<ROW_BLOCK, SIZE, Q.chunks>(q_tile, q_head, Q.column, [&](int r) {
-    return row0 + r < ROWS ? head_of(row0 + r) * Q.head + query_of(row0 + r) * Q.row : -1ll;
+  load_tile<ROW_BLOCK, SIZE, Q.chunks>(q_tile, q_head, Q.column, ROWS - row0, [&](int r) {
+    return head_of(row0 + r) * Q.head + query_of(row0 + r) * Q.row;
   });
   const auto load = [&](int tile) {
     char* const to = stages + tile % 2 * (K_BYTES + V_BYTES);
     const int j = tile * KEY_BLOCK;
-    load_tile<KEY_BLOCK, SIZE, K.chunks>(to, k_head, K.column, [&](int r) { return j + r < band.keys ? (j + r) * K.row : -1ll; });
-    load_tile<KEY_BLOCK, VALUE_SIZE, V.chunks>(to + K_BYTES, v_head, V.column, [&](int r) { return j + r < band.keys ? (j + r) * V.row : -1ll; });
+    load_tile<KEY_BLOCK, SIZE, K.chunks>(to, k_head + j * K.row, K.column, band.keys - j, [](int r) { return r * K.row; });
+    load_tile<KEY_BLOCK, VALUE_SIZE, V.chunks>(to + K_BYTES, v_head + j * V.row, V.column, band.keys - j, [](int r) { return r * V.row; });
   };
 
   constexpr int CHUNK = (KEYS + SPLITS * KEY_BLOCK - 1) / (SPLITS * KEY_BLOCK) * KEY_BLOCK;

@@ -13,15 +13,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) kernel_name(cons
   const Band band(lengths, b);
 
   char *const k_tile = (char*)shared, *const v_tile = k_tile + K_BYTES, *const stages = v_tile + V_BYTES;
-  load_tile<KEY_ROWS, SIZE, K.chunks>(k_tile, k + b * K.batch + kv * K.head, K.column, [&](int r) { return row0 + r < band.keys ? (row0 + r) * K.row : -1ll; });
-  load_tile<KEY_ROWS, VALUE_SIZE, V.chunks>(v_tile, v + b * V.batch + kv * V.head, V.column, [&](int r) { return row0 + r < band.keys ? (row0 + r) * V.row : -1ll; });
+  load_tile<KEY_ROWS, SIZE, K.chunks>(k_tile, k + b * K.batch + kv * K.head + row0 * K.row, K.column, band.keys - row0, [](int r) { return r * K.row; });
+  load_tile<KEY_ROWS, VALUE_SIZE, V.chunks>(v_tile, v + b * V.batch + kv * V.head + row0 * V.row, V.column, band.keys - row0, [](int r) { return r * V.row; });
   const int start = band.first_query(row0), end = band.end_query(row0 + KEY_ROWS - 1);
   const int first_tile = start / QUERY_BLOCK, tiles = start < end ? (end + QUERY_BLOCK - 1) / QUERY_BLOCK - first_tile : 0;
+  const auto head_at = [&](int step) { return GROUP == 1 ? kv : kv * GROUP + step / tiles; };
+  const auto query_at = [&](int step) { return (first_tile + (GROUP == 1 ? step : step % tiles)) * QUERY_BLOCK; };
   const auto load = [&](int step) {
     char* const to = stages + step % 2 * STAGE;
-    const int h = kv * GROUP + step / tiles, i = (first_tile + step % tiles) * QUERY_BLOCK;
-    load_tile<QUERY_BLOCK, SIZE, Q.chunks>(to, q + b * Q.batch + h * Q.head, Q.column, [&](int r) { return i + r < QUERIES ? (i + r) * Q.row : -1ll; });
-    load_tile<QUERY_BLOCK, VALUE_SIZE, DOUT.chunks>(to + Q_BYTES, dout + b * DOUT.batch + h * DOUT.head, DOUT.column, [&](int r) { return i + r < QUERIES ? (i + r) * DOUT.row : -1ll; });
+    const int h = head_at(step), i = query_at(step);
+    load_tile<QUERY_BLOCK, SIZE, Q.chunks>(to, q + b * Q.batch + h * Q.head + i * Q.row, Q.column, QUERIES - i, [](int r) { return r * Q.row; });
+    load_tile<QUERY_BLOCK, VALUE_SIZE, DOUT.chunks>(to + Q_BYTES, dout + b * DOUT.batch + h * DOUT.head + i * DOUT.row, DOUT.column, QUERIES - i, [](int r) { return r * DOUT.row; });
     const float2* const from = rows + ((long long)b * HEADS + h) * PADDED_QUERIES + i;
     if (threadIdx.x < QUERY_BLOCK / 2) copy_async(to + Q_BYTES + DOUT_BYTES + threadIdx.x * 16, from + threadIdx.x * 2, true);
   };
@@ -37,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) kernel_name(cons
     copies_done();
     __syncthreads();
     if (step + 1 < steps) load(step + 1);
-    const int h = kv * GROUP + step / tiles, i0 = (first_tile + step % tiles) * QUERY_BLOCK;
+    const int h = head_at(step), i0 = query_at(step);
     if (i0 + QUERY_BLOCK <= band.first_query(first) || i0 >= band.end_query(first + 63)) continue;
     char* const stage = stages + step % 2 * STAGE;
     const unsigned int q_tile = shared_address(stage), dout_tile = q_tile + Q_BYTES;

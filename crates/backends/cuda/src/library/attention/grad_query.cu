@@ -39,13 +39,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) kernel_name(cons
   float2* const own_rows = (float2*)(stages + 2 * (K_BYTES + V_BYTES));
   const unsigned short *const q_head = q + b * Q.batch + h * Q.head, *const dout_head = dout + b * DOUT.batch + h * DOUT.head;
   const unsigned short *const k_head = k + b * K.batch + h / GROUP * K.head, *const v_head = v + b * V.batch + h / GROUP * V.head;
-  load_tile<ROW_BLOCK, SIZE, Q.chunks>(q_tile, q_head, Q.column, [&](int r) { return row0 + r < QUERIES ? (row0 + r) * Q.row : -1ll; });
-  load_tile<ROW_BLOCK, VALUE_SIZE, DOUT.chunks>(dout_tile, dout_head, DOUT.column, [&](int r) { return row0 + r < QUERIES ? (row0 + r) * DOUT.row : -1ll; });
+  load_tile<ROW_BLOCK, SIZE, Q.chunks>(q_tile, q_head + row0 * Q.row, Q.column, QUERIES - row0, [](int r) { return r * Q.row; });
+  load_tile<ROW_BLOCK, VALUE_SIZE, DOUT.chunks>(dout_tile, dout_head + row0 * DOUT.row, DOUT.column, QUERIES - row0, [](int r) { return r * DOUT.row; });
   const auto load = [&](int tile) {
     char* const to = stages + tile % 2 * (K_BYTES + V_BYTES);
     const int j = tile * KEY_BLOCK;
-    load_tile<KEY_BLOCK, SIZE, K.chunks>(to, k_head, K.column, [&](int r) { return j + r < band.keys ? (j + r) * K.row : -1ll; });
-    load_tile<KEY_BLOCK, VALUE_SIZE, V.chunks>(to + K_BYTES, v_head, V.column, [&](int r) { return j + r < band.keys ? (j + r) * V.row : -1ll; });
+    load_tile<KEY_BLOCK, SIZE, K.chunks>(to, k_head + j * K.row, K.column, band.keys - j, [](int r) { return r * K.row; });
+    load_tile<KEY_BLOCK, VALUE_SIZE, V.chunks>(to + K_BYTES, v_head + j * V.row, V.column, band.keys - j, [](int r) { return r * V.row; });
   };
   const int start = band.from(row0), end = band.to(min(row0 + ROW_BLOCK, QUERIES) - 1);
   const int tiles = start < end ? (end + KEY_BLOCK - 1) / KEY_BLOCK : 0;

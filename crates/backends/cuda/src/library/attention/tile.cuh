@@ -11,25 +11,24 @@ struct View {
 __device__ constexpr int panels(int columns) { return (columns + 63) / 64; }
 __device__ constexpr int tile_bytes(int rows, int columns) { return panels(columns) * rows * 128; }
 
-// Begins to load `ROWS` rows of `COLUMNS` numbers, filled up to a multiple of 16. Row r is at element `place(r)`, or all 0 where
-// that is negative.
+// Begins to load `ROWS` rows of `COLUMNS` numbers, filled up to a multiple of 16. Row r is at element `place(r)`; rows from `limit`
+// on are 0, wherever they would be.
 template <int ROWS, int COLUMNS, bool CHUNKS, class Place>
-__device__ __forceinline__ void load_tile(char* tile, const unsigned short* from, long long column, Place place) {
+__device__ __forceinline__ void load_tile(char* tile, const unsigned short* from, long long column, int limit, Place place) {
   constexpr int chunks = (COLUMNS + 15) / 16 * 2;
 #pragma unroll
   for (int e0 = 0; e0 < ROWS * chunks; e0 += THREADS) {
     const int e = e0 + (int)threadIdx.x;
     if (ROWS * chunks % THREADS != 0 && e >= ROWS * chunks) break;
     const int r = e / chunks, c = e % chunks;
-    const long long at = place(r);
-    char* to = tile + c / 8 * (ROWS * 128) + r * 128 + ((c % 8) ^ (r % 8)) * 16;
+    const unsigned short* const row = from + place(r);
+    char* const to = tile + c / 8 * (ROWS * 128) + r * 128 + ((c % 8) ^ (r % 8)) * 16;
     if (CHUNKS) {
-      const bool there = at >= 0 && c * 8 < COLUMNS;
-      copy_async(to, from + (there ? at + c * 8 : 0), there);
+      copy_async(to, row + c * 8, r < limit && (COLUMNS % 16 == 0 || c * 8 < COLUMNS));
     } else {
       unsigned int words[4] = {0, 0, 0, 0};
       for (int x = 0; x < 8; ++x)
-        if (at >= 0 && c * 8 + x < COLUMNS) words[x / 2] |= (unsigned int)from[at + (c * 8 + x) * column] << x % 2 * 16;
+        if (r < limit && c * 8 + x < COLUMNS) words[x / 2] |= (unsigned int)row[(c * 8 + x) * column] << x % 2 * 16;
       for (int x = 0; x < 4; ++x) ((unsigned int*)to)[x] = words[x];
     }
   }
