@@ -69,7 +69,7 @@ fn check(cases: &[Case]) {
     let (source, program) = (folder.path().join("programs.cpp"), folder.path().join("programs"));
     std::fs::write(&source, program_text(cases, &codes)).unwrap();
     let done = Command::new("g++")
-        .args(["-std=c++17", "-O1", "-w", "-ffp-contract=off", "-o"])
+        .args(["-std=c++17", "-O1", "-w", "-ffp-contract=off", "-U_FORTIFY_SOURCE", "-o"])
         .args([&program, &source])
         .output()
         .unwrap();

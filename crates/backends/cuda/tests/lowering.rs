@@ -1,8 +1,9 @@
 //! What a schedule becomes, without a device: which ops have kernels, which launches there are, and what is refused.
 
-use onestep_cuda::code::{MOST_STEPS, Space, Step};
+use onestep_cuda::code::{Code, MOST_STEPS, Space, Step};
 use onestep_cuda::lower::lower;
 use onestep_cuda::{CudaError, CudaTarget};
+use onestep_ir::ops::{Attention, AttentionGrad, AttentionLayout};
 use onestep_ir::{DType, Graph, GraphBuilder, Init, Op, Role, ScanOptions};
 use onestep_optim::{AdamW, Params, StepOptions, Storage, training_step};
 use onestep_passes::Target;
@@ -97,6 +98,62 @@ fn rounded_updates_of_one_size_are_one_kernel() {
     assert!(rounded <= exact + 1, "{rounded} launches, not {exact}");
     // One definition, and a call each for the parameter and its two slots.
     assert_eq!(draws, Some(4));
+
+/// The steps of causal attention over heads of a packed tensor, and of its gradient.
+fn attention(dtype: DType, [batch, time, heads, size]: [usize; 4]) -> Code {
+    let g = GraphBuilder::new("attention");
+    let qkv = g.input("qkv", dtype, [batch, time, 3 * heads * size]);
+    let dout = g.input("dout", dtype, [batch, time, heads, size]);
+    let part = |n: usize| {
+        qkv.slice(-1, n * heads * size, (n + 1) * heads * size).reshape([batch, time, heads, size])
+    };
+    let forward = Attention { causal: true, ..Attention::new(AttentionLayout::Bthd, 0.125) };
+    let mut operands = vec![part(0), part(1), part(2)];
+    operands.extend(g.emit(forward, &operands));
+    g.output("out", operands[3]);
+    operands.push(dout);
+    for (n, x) in g.emit(AttentionGrad { forward, mask_grad: false }, &operands).into_iter().enumerate() {
+        g.output(&format!("d{n}"), x);
+    }
+    let c = compiled(&g.build().unwrap());
+    lower(&c.schedule, &c.plan, &|_| false).unwrap()
+}
+
+/// Attention reads heads where they are: a launch, and two for its gradient. What is kept beside its results is two numbers
+/// for each query.
+#[test]
+fn attention_in_16_bits_is_three_launches() {
+    for dtype in [DType::BF16, DType::F16] {
+        let code = attention(dtype, [8, 512, 3, 64]);
+        assert_eq!((code.steps.len(), code.kernels.len()), (3, 3), "{dtype} {:?}", code.labels);
+        assert_eq!(code.scratch_bytes, 8 * 512 * 3 * 2 * 4);
+        // The sums of keys and of values do not fit a thread's registers at once.
+        assert_eq!(attention(dtype, [8, 512, 3, 192]).steps.len(), 4);
+        assert!(attention(dtype, [1, 64, 1, 264]).steps.len() > 4, "decomposed");
+    }
+    let code = attention(DType::F32, [8, 512, 3, 64]);
+    assert!(
+        code.steps.len() > 3 && code.scratch_bytes + code.arena_bytes > 4 * 8 * 3 * 512 * 512,
+        "decomposed"
+    );
+}
+
+/// A query over many keys: they are shared among blocks, whose parts a second launch adds.
+#[test]
+fn few_queries_share_the_keys_among_blocks() {
+    let g = GraphBuilder::new("cache");
+    let q = g.input("q", DType::BF16, [1, 1, 32, 64]);
+    let [k, v] = ["k", "v"].map(|name| g.input(name, DType::BF16, [1, 2048, 4, 64]));
+    let out = g.emit(Attention::new(AttentionLayout::Bthd, 0.125), &[q, k, v]);
+    g.output("out", out[0]);
+    let c = compiled(&g.build().unwrap());
+    let code = lower(&c.schedule, &c.plan, &|_| false).unwrap();
+    let grids = code.steps.iter().map(|(_, s)| match s {
+        Step::Launch { grid, .. } => *grid,
+        _ => 0,
+    });
+    // Eight heads share a key head, and a block.
+    assert_eq!(grids.collect::<Vec<_>>(), [4 * 32, 32]);
 }
 
 #[test]

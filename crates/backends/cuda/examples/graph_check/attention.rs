@@ -2,10 +2,12 @@
 //! tensors; and the shapes of models.
 
 use super::Case;
+use onestep_cuda::CudaTarget;
 use onestep_ir::op::Range;
 use onestep_ir::ops::{Attention, AttentionAlign, AttentionGrad, AttentionLayout};
 use onestep_ir::testing::Rng;
-use onestep_ir::{Array, DType, Dense, GraphBuilder, Real, Shape, Tensor, Type};
+use onestep_ir::{Array, DType, Dense, Graph, GraphBuilder, Real, Shape, Tensor, Type};
+use onestep_passes::pipeline::{Options, compile};
 use std::collections::BTreeMap;
 
 /// An attention to test, forwards and backwards.
@@ -30,6 +32,19 @@ impl Setting {
     }
 
     fn case(&self, name: &str) -> Case {
+        let (graph, inputs) = self.program(name);
+        let tolerance = if self.dtype == DType::F16 { 4e-3 } else { 2e-2 };
+        Case::new(name.into(), &graph, inputs, BTreeMap::new(), tolerance).expect("every op has a kernel")
+    }
+
+    /// A program to be timed: the interpreter would take minutes.
+    fn timed(&self, name: &str) -> Case {
+        let (graph, inputs) = self.program(name);
+        let compiled = compile(&graph, &CudaTarget, &Options::default()).expect("every op has a kernel");
+        Case { name: name.into(), compiled, inputs, states: vec![], wants: vec![], tolerance: 0.0 }
+    }
+
+    fn program(&self, name: &str) -> (Graph, Vec<Array>) {
         let Setting { op, dtype, sizes: [batch, heads, kv, queries, keys], head: [size, values], .. } = *self;
         let mut rng = Rng::new(name.len() as u64 + 7 * queries as u64 + keys as u64);
         let g = GraphBuilder::new("attention");
@@ -80,14 +95,16 @@ impl Setting {
                 g.output(name, *result);
             }
         }
-        let graph = g.build().unwrap_or_else(|e| panic!("{name}: {e}"));
-        let tolerance = if dtype == DType::F16 { 4e-3 } else { 2e-2 };
-        Case::new(name.into(), &graph, inputs, BTreeMap::new(), tolerance).expect("every op has a kernel")
+        (g.build().unwrap_or_else(|e| panic!("{name}: {e}")), inputs)
     }
 }
 
 fn plain(layout: AttentionLayout, size: usize) -> Attention {
     Attention::new(layout, (size as f64).powf(-0.5))
+}
+
+fn causal(layout: AttentionLayout, size: usize) -> Attention {
+    Attention { causal: true, ..plain(layout, size) }
 }
 
 /// A tensor whose axes are batch, sequence, heads and head size, in a layout's order.
@@ -106,7 +123,6 @@ pub fn options() -> Vec<Case> {
         all.push(s.case(&format!("attention {name}")));
         all.push(Setting { dtype: DType::F16, ..s }.case(&format!("attention {name}, f16")));
     };
-    let causal = |layout, size| Attention { causal: true, ..plain(layout, size) };
     add("whole", Setting::new(plain(Bhtd, 64), [1, 2, 2, 64, 64], [64, 64]));
     add("causal", Setting::new(causal(Bthd, 64), [2, 2, 2, 150, 150], [64, 64]));
     add("of odd sizes", Setting::new(plain(Bthd, 13), [1, 3, 1, 37, 75], [13, 7]));
@@ -151,17 +167,33 @@ pub fn options() -> Vec<Case> {
     all
 }
 
-/// The shapes of models.
+/// A query of Llama 1.1B over a cache of 2048 keys.
+fn cached(length: i32) -> Setting {
+    let op = causal(AttentionLayout::Bthd, 64);
+    let op = Attention { lengths: true, align: AttentionAlign::BottomRight, ..op };
+    let setting = Setting::new(op, [1, 32, 4, 1, 2048], [64, 64]);
+    Setting { gradient: false, lengths: Some(vec![length]), ..setting }
+}
+
+/// The shapes of models, with fewer heads.
 pub fn models() -> Vec<Case> {
-    let causal = |size| Attention { causal: true, ..plain(AttentionLayout::Bthd, size) };
-    let cache = Attention { lengths: true, align: AttentionAlign::BottomRight, ..causal(64) };
-    let cached = Setting { gradient: false, ..Setting::new(cache, [1, 32, 4, 1, 2048], [64, 64]) };
+    let causal = |size| causal(AttentionLayout::Bthd, size);
     vec![
         Setting::new(causal(64), [1, 2, 2, 1024, 1024], [64, 64]).case("attention of GPT-2, 2 heads"),
         Setting::new(causal(64), [1, 8, 1, 512, 512], [64, 64]).case("attention of Llama 1.1B, 8 heads"),
         Setting::new(causal(128), [1, 4, 1, 300, 300], [128, 128]).case("attention of Llama 8B, 4 heads"),
-        Setting { lengths: Some(vec![2048]), ..cached.clone() }
-            .case("attention of Llama 1.1B over 2048 keys"),
-        Setting { lengths: Some(vec![700]), ..cached }.case("attention of Llama 1.1B over 700 keys"),
+        cached(2048).case("attention of Llama 1.1B over 2048 keys"),
+        cached(700).case("attention of Llama 1.1B over 700 keys"),
+    ]
+}
+
+/// Programs to be timed.
+pub fn timed() -> Vec<Case> {
+    let causal = |size| causal(AttentionLayout::Bthd, size);
+    vec![
+        Setting::new(causal(64), [16, 12, 12, 1024, 1024], [64, 64]).timed("attention of GPT-2"),
+        Setting::new(causal(64), [8, 32, 4, 1024, 1024], [64, 64]).timed("attention of Llama 1.1B"),
+        Setting::new(causal(128), [8, 16, 4, 1024, 1024], [128, 128]).timed("attention of Llama 8B"),
+        cached(2048).timed("attention of Llama 1.1B over 2048 keys"),
     ]
 }

@@ -9,6 +9,11 @@ use onestep_passes::schedule::View;
 /// The most blocks of a launch; what is more is taken in a stride.
 const MOST_BLOCKS: usize = 132 * 32;
 
+/// The type of an index that `largest` fits with room for a stride.
+pub(super) fn word(largest: usize) -> &'static str {
+    if largest < 1 << 30 { "int" } else { "long long" }
+}
+
 /// A launch of a kernel whose parameters `p0`, `p1` … point to these dtypes. In `body`, `word` is the type of an index that
 /// `largest` fits with room for a stride.
 pub(super) fn launch(
@@ -21,7 +26,7 @@ pub(super) fn launch(
 ) -> Launch {
     let list: Vec<String> =
         dtypes.iter().enumerate().map(|(i, d)| format!("{}* p{i}", scalar::storage(*d))).collect();
-    let word = if largest < 1 << 30 { "int" } else { "long long" };
+    let word = word(largest);
     let shared = if shared_bytes > 0 { "  extern __shared__ long long shared[];\n" } else { "" };
     let source = format!(
         "typedef {word} word;\n{}extern \"C\" __global__ void __launch_bounds__({THREADS}) {NAME}({}) {{\n{shared}{body}}}\n",

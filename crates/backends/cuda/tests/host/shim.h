@@ -1,5 +1,6 @@
 // Enough of CUDA C to run a kernel on the host: the threads of a block are fibers that take turns, and who waits at a barrier
 // passes. Threads of a warp meet the same shuffles in the same order, which is all that the kernels rely on.
+#include <setjmp.h>
 #include <ucontext.h>
 #include <algorithm>
 #include <cmath>
@@ -19,19 +20,18 @@ struct Dim { unsigned x; };
 static Dim threadIdx, blockIdx, gridDim;
 static const unsigned BLOCK = 256;
 
-struct Fiber { ucontext_t context; bool done; std::vector<char> stack; };
+struct Fiber { jmp_buf place; bool begun, done; std::vector<char> stack; };
 static Fiber fibers[BLOCK];
-static ucontext_t scheduler;
+static jmp_buf scheduler;
 static std::function<void()> body;
 static unsigned long long slots[BLOCK];
 static char* shared_start;
 using std::max;
 using std::min;
 
+// A jump makes no system call, as a switch of contexts does.
 static void turn() {
-  unsigned me = threadIdx.x;
-  swapcontext(&fibers[me].context, &scheduler);
-  threadIdx.x = me;
+  if (_setjmp(fibers[threadIdx.x].place) == 0) _longjmp(scheduler, 1);
 }
 // Where all threads of a group that have not ended wait for each other.
 struct Barrier {
@@ -99,7 +99,6 @@ static unsigned short host_to_bf16(float x) {
 }
 
 struct float2 { float x, y; };
-struct float4 { float x, y, z, w; };
 struct uint4 { unsigned x, y, z, w; };
 
 // What the kernels of attention need of the device: copies into shared memory, which are done at once, and the products of a
@@ -158,7 +157,22 @@ static void enter() {
   fibers[threadIdx.x].done = true;
   block.leave();
   warps[threadIdx.x / 32].leave();
-  swapcontext(&fibers[threadIdx.x].context, &scheduler);
+  _longjmp(scheduler, 1);
+}
+
+// Lets the thread that `threadIdx` names go on until it waits or ends.
+static void resume() {
+  Fiber& f = fibers[threadIdx.x];
+  if (_setjmp(scheduler) != 0) return;
+  if (f.begun) _longjmp(f.place, 1);
+  f.begun = true;
+  f.stack.resize(1 << 16);
+  ucontext_t context;
+  getcontext(&context);
+  context.uc_stack.ss_sp = f.stack.data();
+  context.uc_stack.ss_size = f.stack.size();
+  makecontext(&context, enter, 0);
+  setcontext(&context);
 }
 
 static void launch(unsigned grid, unsigned threads, void* shared, std::function<void()> kernel) {
@@ -168,23 +182,13 @@ static void launch(unsigned grid, unsigned threads, void* shared, std::function<
   for (blockIdx.x = 0; blockIdx.x < grid; ++blockIdx.x) {
     block = {threads, 0, 0};
     for (Barrier& w : warps) w = {32, 0, 0};
-    for (unsigned t = 0; t < threads; ++t) {
-      Fiber& f = fibers[t];
-      f.done = false;
-      f.stack.resize(1 << 16);
-      getcontext(&f.context);
-      f.context.uc_stack.ss_sp = f.stack.data();
-      f.context.uc_stack.ss_size = f.stack.size();
-      f.context.uc_link = &scheduler;
-      makecontext(&f.context, enter, 0);
-    }
+    for (Fiber& f : fibers) f.begun = f.done = false;
     for (bool live = true; live;) {
       live = false;
-      for (unsigned t = 0; t < threads; ++t) {
-        if (fibers[t].done) continue;
-        threadIdx.x = t;
-        swapcontext(&scheduler, &fibers[t].context);
-        live |= !fibers[t].done;
+      for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x) {
+        if (fibers[threadIdx.x].done) continue;
+        resume();
+        live |= !fibers[threadIdx.x].done;
       }
     }
   }

@@ -16,7 +16,7 @@ pub(in super::super) fn compile(op: &AttentionGrad, k: &Operands<'_>) -> Result<
     // Caps and masks take registers.
     let plain = op.forward.softcap.is_none() && p.operands.mask.is_none();
     let (of_queries, of_keys) = match large {
-        ..=64 if plain => ([2, 2], [1, 3]),
+        ..=64 if plain => ([2, 2], [1, 2]),
         ..=128 => ([2, 1], [1, 2]),
         _ => ([1, 1], [1, 1]),
     };
@@ -26,7 +26,7 @@ pub(in super::super) fn compile(op: &AttentionGrad, k: &Operands<'_>) -> Result<
     let numbers = Address { space: Space::Scratch, offset: 0 };
     let mut list = vec![];
     if p.queries > 0 {
-        list.push(queries(&p, more, of_queries, numbers));
+        list.push(queries(&p, more, of_queries, padded, numbers));
     }
     if p.keys > 0 && large <= BOTH {
         list.push(keys(&p, more, of_keys, padded, [true, true], numbers));
@@ -34,7 +34,12 @@ pub(in super::super) fn compile(op: &AttentionGrad, k: &Operands<'_>) -> Result<
         list.push(keys(&p, more, of_keys, padded, [false, true], numbers));
         list.push(keys(&p, more, of_keys, padded, [true, false], numbers));
     }
-    Ok(Launches { list, scratch_bytes: p.batch * p.heads * padded * 8 })
+    Ok(Launches { list, scratch_bytes: scratch(&p, padded) * 4 })
+}
+
+/// The numbers that are kept for the queries, filled up to whole blocks.
+fn scratch(p: &Problem<'_>, padded: usize) -> usize {
+    2 * p.batch * p.heads * padded
 }
 
 /// The operands that both kernels read as tiles.
@@ -43,14 +48,15 @@ fn views(p: &Problem<'_>, [_, _, dout]: [usize; 3]) -> Vec<View> {
     vec![p.operand("Q", o.q), p.operand("K", o.k), p.operand("V", o.v), p.operand("DOUT", dout)]
 }
 
-fn queries(p: &Problem<'_>, more: [usize; 3], blocks: Blocks, numbers: Address) -> Launch {
+fn queries(p: &Problem<'_>, more: [usize; 3], blocks: Blocks, padded: usize, numbers: Address) -> Launch {
     let [out, lse, dout] = more;
     let mut all = views(p, more);
     all.push(p.operand("OUT", out));
     let strides = &p.k.view(lse).strides;
     all.push(View { name: "LSE", strides: [strides[0], strides[1], strides[2], 1], aligned: 2 });
     all.push(p.result("DQ", 0, [p.batch, p.heads, p.queries, p.size]));
-    let text = p.text(&all, &blocks.text("KEY_BLOCK"), &[blocks.step], &[p.size]);
+    let constants = blocks.text("KEY_BLOCK") + &format!("constexpr int PADDED_QUERIES = {padded};\n");
+    let text = p.text(&all, &constants, scratch(p, padded), &[blocks.step], &[p.size]);
     let [size, values] = p.panels();
     let shared = 2 * (blocks.rows() + 2 * blocks.step) * (size + values) + blocks.rows() * 8;
     let mut arguments = p.inputs();
@@ -76,7 +82,7 @@ fn keys(
         + &format!(
             "constexpr int PADDED_QUERIES = {padded};\nconstexpr bool OF_KEYS = {of_keys}, OF_VALUES = {of_values};\n"
         );
-    let text = p.text(&all, &constants, &[blocks.step], &[p.size, p.values]);
+    let text = p.text(&all, &constants, scratch(p, padded), &[blocks.step], &[p.size, p.values]);
     let [size, values] = p.panels();
     let shared = 2 * (blocks.rows() + 2 * blocks.step) * (size + values) + 2 * 1024;
     let mut arguments = p.inputs();

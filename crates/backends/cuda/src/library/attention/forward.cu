@@ -22,14 +22,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) kernel_name(cons
   char* const q_tile = (char*)shared;
   char* const stages = q_tile + Q_BYTES;
   const unsigned short *const q_head = q + b * Q.batch + h0 * Q.head, *const k_head = k + b * K.batch + h0 / GROUP * K.head, *const v_head = v + b * V.batch + h0 / GROUP * V.head;
-  load_tile<ROW_BLOCK, SIZE, Q.chunks>(q_tile, q_head, Q.column, [&](int r) {
-    return row0 + r < ROWS ? head_of(row0 + r) * Q.head + query_of(row0 + r) * Q.row : -1ll;
+  load_tile<ROW_BLOCK, SIZE, Q.chunks>(q_tile, q_head, Q.column, ROWS - row0, [&](int r) {
+    return head_of(row0 + r) * Q.head + query_of(row0 + r) * Q.row;
   });
   const auto load = [&](int tile) {
     char* const to = stages + tile % 2 * (K_BYTES + V_BYTES);
     const int j = tile * KEY_BLOCK;
-    load_tile<KEY_BLOCK, SIZE, K.chunks>(to, k_head, K.column, [&](int r) { return j + r < band.keys ? (j + r) * K.row : -1ll; });
-    load_tile<KEY_BLOCK, VALUE_SIZE, V.chunks>(to + K_BYTES, v_head, V.column, [&](int r) { return j + r < band.keys ? (j + r) * V.row : -1ll; });
+    load_tile<KEY_BLOCK, SIZE, K.chunks>(to, k_head + j * K.row, K.column, band.keys - j, [](int r) { return r * K.row; });
+    load_tile<KEY_BLOCK, VALUE_SIZE, V.chunks>(to + K_BYTES, v_head + j * V.row, V.column, band.keys - j, [](int r) { return r * V.row; });
   };
 
   constexpr int CHUNK = (KEYS + SPLITS * KEY_BLOCK - 1) / (SPLITS * KEY_BLOCK) * KEY_BLOCK;
@@ -39,6 +39,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) kernel_name(cons
   float o[OUTS], top[2] = {-infinity(), -infinity()}, sum[2] = {0.0f, 0.0f};
 #pragma unroll
   for (int e = 0; e < OUTS; ++e) o[e] = 0.0f;
+  const unsigned long long q_rows = describe<ROW_BLOCK>(q_tile + own * 128);
   int tile = start / KEY_BLOCK;
   if (tile < tiles) load(tile);
   for (; tile < tiles; ++tile) {
@@ -48,10 +49,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) kernel_name(cons
     const int j0 = tile * KEY_BLOCK;
     // What the other warpgroup alone sees.
     if (j0 >= band.to(high(first + 63)) || j0 + KEY_BLOCK <= band.from(low(first))) continue;
-    const unsigned int k_tile = shared_address(stages + tile % 2 * (K_BYTES + V_BYTES)), v_tile = k_tile + K_BYTES;
+    const char* const stage = stages + tile % 2 * (K_BYTES + V_BYTES);
+    const unsigned long long k_tile = describe<KEY_BLOCK>(stage), v_tile = describe<KEY_BLOCK>(stage + K_BYTES);
     float s[SCORES], slopes[1];
     products_begin();
-    rows_by_rows<SIZE, ROW_BLOCK, KEY_BLOCK>(s, shared_address(q_tile), own, k_tile);
+    rows_by_rows<SIZE, ROW_BLOCK, KEY_BLOCK>(s, q_rows, k_tile);
     products_end();
     products_wait<0>();
     settle(s);
@@ -85,7 +87,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) kernel_name(cons
     for (int step = 0; step < KEY_BLOCK / 16; ++step) as_factor(weights[step], s, step);
     settle(o);
     products_begin();
-    weights_by_tile<KEY_BLOCK>(o, weights, v_tile);
+    weights_by_tile(o, weights, v_tile);
     products_end();
     products_wait<0>();
     settle(o);
@@ -100,22 +102,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) kernel_name(cons
     const int r = first + row_of(half * 2);
     if (r >= ROWS || threadIdx.x % 4 != 0) continue;
     if (SPLITS > 1) {
-      float* const part = parts + ((long long)(unit * SPLITS + split) * ROWS + r) * (VALUE_SIZE + 2) + VALUE_SIZE;
+      float* const part = parts + ((word)(unit * SPLITS + split) * ROWS + r) * (VALUE_SIZE + 2) + VALUE_SIZE;
       part[0] = top[half] * UNIT;
       part[1] = sum[half];
     } else {
-      lse[((long long)b * HEADS + h0 + head_of(r)) * QUERIES + query_of(r)] = sum[half] == 0.0f ? -infinity() : (fmaf(top[half], UNIT, log2f(sum[half]))) * LN2;
+      lse[((word)b * HEADS + h0 + head_of(r)) * QUERIES + query_of(r)] = sum[half] == 0.0f ? -infinity() : (fmaf(top[half], UNIT, log2f(sum[half]))) * LN2;
     }
   }
   if (SPLITS > 1) {
 #pragma unroll
     for (int e = 0; e < OUTS; ++e) {
       const int r = first + row_of(e), c = column_of(e);
-      if (r < ROWS && c < VALUE_SIZE) parts[((long long)(unit * SPLITS + split) * ROWS + r) * (VALUE_SIZE + 2) + c] = o[e];
+      if (r < ROWS && c < VALUE_SIZE) parts[((word)(unit * SPLITS + split) * ROWS + r) * (VALUE_SIZE + 2) + c] = o[e];
     }
     return;
   }
   store_rows<VALUE_SIZE, OUT.pairs>(out + b * OUT.batch + h0 * OUT.head, o, factor, [&](int r) {
-    return first + r < ROWS ? head_of(first + r) * OUT.head + query_of(first + r) * OUT.row : -1ll;
+    return first + r < ROWS ? head_of(first + r) * OUT.head + query_of(first + r) * OUT.row : (word)-1;
   });
 }

@@ -8,7 +8,7 @@ use crate::error::CudaError;
 use onestep_ir::ops::Attention;
 
 /// The most blocks that share the keys of a row.
-const MOST_SPLITS: usize = 64;
+const MOST_SPLITS: usize = 32;
 
 pub(in super::super) fn compile(op: &Attention, k: &Operands<'_>) -> Result<Launches, CudaError> {
     let (p, []) = Problem::new::<0>(op, k)?;
@@ -27,12 +27,14 @@ pub(in super::super) fn compile(op: &Attention, k: &Operands<'_>) -> Result<Laun
         true => p.keys.div_ceil(blocks.step).min(ENOUGH / row_blocks).clamp(1, MOST_SPLITS),
         false => 1,
     };
+    let scratch = if splits > 1 { units * splits * rows * (p.values + 2) } else { 0 };
     let out = || p.result("OUT", 0, [p.batch, p.heads, p.queries, p.values]);
     let views =
         [p.operand("Q", p.operands.q), p.operand("K", p.operands.k), p.operand("V", p.operands.v), out()];
     let cut = format!("constexpr int PACK = {pack}, SPLITS = {splits};\n");
     let constants = cut.clone() + &blocks.text("KEY_BLOCK");
-    let source = p.text(&views, &constants, &[blocks.step], &[p.values]) + include_str!("forward.cu");
+    let source =
+        p.text(&views, &constants, scratch, &[blocks.step], &[p.values]) + include_str!("forward.cu");
     let [out_at, lse] = [0, 1].map(|n| k.context.result(k.kernel.results[n]));
     let parts = Address { space: Space::Scratch, offset: 0 };
     let mut arguments = p.inputs();
@@ -43,13 +45,12 @@ pub(in super::super) fn compile(op: &Attention, k: &Operands<'_>) -> Result<Laun
         let threads = p.values.next_multiple_of(32);
         let constants = format!("{cut}constexpr int THREADS = {threads};\n");
         list.push(Launch {
-            source: p.text(&[out()], &constants, &[], &[]) + include_str!("combine.cu"),
+            source: p.text(&[out()], &constants, scratch, &[], &[]) + include_str!("combine.cu"),
             grid: units * rows,
             threads: threads as u32,
             shared_bytes: 0,
             arguments: vec![out_at, lse, parts],
         });
     }
-    let scratch_bytes = if splits > 1 { units * splits * rows * (p.values + 2) * 4 } else { 0 };
-    Ok(Launches { list, scratch_bytes })
+    Ok(Launches { list, scratch_bytes: scratch * 4 })
 }

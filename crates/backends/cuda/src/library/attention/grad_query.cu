@@ -1,7 +1,8 @@
 // The gradient of attention's queries. A block takes `64 * WARPGROUPS` queries of one head over the keys that they see, as
 // attention itself does. It also leaves, for the gradient of keys and values, two numbers for each query: its log-sum-exp as an
 // exponent of 2 (+inf if it sees nothing, so that its weights are 0), and Σ dout · out.
-constexpr int ROW_BLOCK = 64 * WARPGROUPS, ROW_BLOCKS = (QUERIES + ROW_BLOCK - 1) / ROW_BLOCK, UNITS = BATCH * HEADS;
+constexpr int ROW_BLOCK = 64 * WARPGROUPS, ROW_BLOCKS = PADDED_QUERIES / ROW_BLOCK;
+constexpr word UNITS = BATCH * HEADS;
 constexpr int Q_BYTES = tile_bytes(ROW_BLOCK, SIZE), DOUT_BYTES = tile_bytes(ROW_BLOCK, VALUE_SIZE);
 constexpr int K_BYTES = tile_bytes(KEY_BLOCK, SIZE), V_BYTES = tile_bytes(KEY_BLOCK, VALUE_SIZE);
 constexpr int SCORES = KEY_BLOCK / 2, SUMS = (SIZE + 15) / 16 * 8;
@@ -28,7 +29,7 @@ __device__ __forceinline__ float half_dot(const unsigned short* x, const unsigne
   return sum;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) kernel_name(const unsigned short* q, const unsigned short* k, const unsigned short* v, const void* mask, const int* lengths, const unsigned short* out, const float* lse, const unsigned short* dout, unsigned short* dq, float2* rows) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) kernel_name(const unsigned short* q, const unsigned short* k, const unsigned short* v, const void* mask, const int* lengths, const unsigned short* out, const float* lse, const unsigned short* dout, unsigned short* dq, float* numbers) {
   extern __shared__ __align__(1024) long long shared[];
   const int unit = (int)blockIdx.x % UNITS, block = ROW_BLOCKS - 1 - (int)blockIdx.x / UNITS;
   const int b = unit / HEADS, h = unit % HEADS;
@@ -39,13 +40,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) kernel_name(cons
   float2* const own_rows = (float2*)(stages + 2 * (K_BYTES + V_BYTES));
   const unsigned short *const q_head = q + b * Q.batch + h * Q.head, *const dout_head = dout + b * DOUT.batch + h * DOUT.head;
   const unsigned short *const k_head = k + b * K.batch + h / GROUP * K.head, *const v_head = v + b * V.batch + h / GROUP * V.head;
-  load_tile<ROW_BLOCK, SIZE, Q.chunks>(q_tile, q_head, Q.column, [&](int r) { return row0 + r < QUERIES ? (row0 + r) * Q.row : -1ll; });
-  load_tile<ROW_BLOCK, VALUE_SIZE, DOUT.chunks>(dout_tile, dout_head, DOUT.column, [&](int r) { return row0 + r < QUERIES ? (row0 + r) * DOUT.row : -1ll; });
+  load_tile<ROW_BLOCK, SIZE, Q.chunks>(q_tile, q_head + row0 * Q.row, Q.column, QUERIES - row0, [](int r) { return r * Q.row; });
+  load_tile<ROW_BLOCK, VALUE_SIZE, DOUT.chunks>(dout_tile, dout_head + row0 * DOUT.row, DOUT.column, QUERIES - row0, [](int r) { return r * DOUT.row; });
   const auto load = [&](int tile) {
     char* const to = stages + tile % 2 * (K_BYTES + V_BYTES);
     const int j = tile * KEY_BLOCK;
-    load_tile<KEY_BLOCK, SIZE, K.chunks>(to, k_head, K.column, [&](int r) { return j + r < band.keys ? (j + r) * K.row : -1ll; });
-    load_tile<KEY_BLOCK, VALUE_SIZE, V.chunks>(to + K_BYTES, v_head, V.column, [&](int r) { return j + r < band.keys ? (j + r) * V.row : -1ll; });
+    load_tile<KEY_BLOCK, SIZE, K.chunks>(to, k_head + j * K.row, K.column, band.keys - j, [](int r) { return r * K.row; });
+    load_tile<KEY_BLOCK, VALUE_SIZE, V.chunks>(to + K_BYTES, v_head + j * V.row, V.column, band.keys - j, [](int r) { return r * V.row; });
   };
   const int start = band.from(row0), end = band.to(min(row0 + ROW_BLOCK, QUERIES) - 1);
   const int tiles = start < end ? (end + KEY_BLOCK - 1) / KEY_BLOCK : 0;
@@ -61,9 +62,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) kernel_name(cons
       row.y = half_dot(out + b * OUT.batch + h * OUT.head + i * OUT.row, dout_head + i * DOUT.row, half);
     }
     row.y += __shfl_xor_sync(0xffffffffu, row.y, 1);
-    if (half == 0) own_rows[r] = rows[(long long)unit * (ROW_BLOCKS * ROW_BLOCK) + i] = row;
+    if (half == 0) {
+      float* const at = numbers + (word)unit * PADDED_QUERIES + i;
+      own_rows[r] = row;
+      at[0] = row.x;
+      at[UNITS * PADDED_QUERIES] = row.y;
+    }
   }
 
+  const unsigned long long q_rows = describe<ROW_BLOCK>(q_tile + own * 128), dout_rows = describe<ROW_BLOCK>(dout_tile + own * 128);
   float sums[SUMS];
 #pragma unroll
   for (int e = 0; e < SUMS; ++e) sums[e] = 0.0f;
@@ -73,12 +80,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) kernel_name(cons
     if (tile + 1 < tiles) load(tile + 1);
     const int j0 = tile * KEY_BLOCK;
     if (j0 >= band.to(min(first + 63, QUERIES - 1)) || j0 + KEY_BLOCK <= band.from(first)) continue;
-    const unsigned int k_tile = shared_address(stages + tile % 2 * (K_BYTES + V_BYTES)), v_tile = k_tile + K_BYTES;
+    const char* const stage = stages + tile % 2 * (K_BYTES + V_BYTES);
+    const unsigned long long k_tile = describe<KEY_BLOCK>(stage), v_tile = describe<KEY_BLOCK>(stage + K_BYTES);
     float s[SCORES], d[SCORES], slopes[CAPPED ? SCORES : 1];
     products_begin();
-    rows_by_rows<SIZE, ROW_BLOCK, KEY_BLOCK>(s, shared_address(q_tile), own, k_tile);
+    rows_by_rows<SIZE, ROW_BLOCK, KEY_BLOCK>(s, q_rows, k_tile);
     products_end();
-    rows_by_rows<VALUE_SIZE, ROW_BLOCK, KEY_BLOCK>(d, shared_address(dout_tile), own, v_tile);
+    rows_by_rows<VALUE_SIZE, ROW_BLOCK, KEY_BLOCK>(d, dout_rows, v_tile);
     products_end();
     products_wait<1>();
     settle(s);
@@ -100,12 +108,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) kernel_name(cons
     for (int step = 0; step < KEY_BLOCK / 16; ++step) as_factor(weights[step], s, step);
     settle(sums);
     products_begin();
-    weights_by_tile<KEY_BLOCK>(sums, weights, k_tile);
+    weights_by_tile(sums, weights, k_tile);
     products_end();
     products_wait<0>();
     settle(sums);
   }
   store_rows<SIZE, DQ.pairs>(dq + b * DQ.batch + h * DQ.head, sums, {SCALE, SCALE}, [&](int r) {
-    return first + r < QUERIES ? (first + r) * DQ.row : -1ll;
+    return first + r < QUERIES ? (first + r) * DQ.row : (word)-1;
   });
 }

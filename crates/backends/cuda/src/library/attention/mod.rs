@@ -16,6 +16,7 @@ pub(super) use backward::compile as backward;
 pub(super) use forward::compile as forward;
 
 use super::Operands;
+use super::text::{largest, word};
 use crate::code::{Address, Launch, Space};
 use crate::error::CudaError;
 use onestep_ir::ops::{Attention, AttentionAlign, AttentionOperands};
@@ -132,8 +133,8 @@ impl<'a> Problem<'a> {
     }
 
     /// The head of a kernel's text: the case as constants, `more` constants, the instructions, and what the kernels share.
-    /// `scores` and `sums` are the columns of products with the left factor in shared memory and in registers.
-    fn text(&self, views: &[View], more: &str, scores: &[usize], sums: &[usize]) -> String {
+    /// `scratch` is how many numbers are kept between launches; `scores` and `sums` are the columns of products with the left factor in shared memory and in registers.
+    fn text(&self, views: &[View], more: &str, scratch: usize, scores: &[usize], sums: &[usize]) -> String {
         let Problem { op, k, batch, heads, kv_heads, queries, keys, size, values, .. } = self;
         let dtype = k.dtype(self.operands.q);
         let float = |x: f64| format!("{:e}f", x as f32);
@@ -150,12 +151,13 @@ impl<'a> Problem<'a> {
         });
         let length_stride = self.operands.lengths.map_or(0, |n| k.view(n).strides[0]);
         let mut text = format!(
-            "constexpr bool BF16 = {};\n\
+            "typedef {} word;\nconstexpr bool BF16 = {};\n\
              constexpr int BATCH = {batch}, HEADS = {heads}, KV_HEADS = {kv_heads}, GROUP = {}, QUERIES = {queries}, KEYS = {keys}, SIZE = {size}, VALUE_SIZE = {values};\n\
              constexpr float SCALE = {}, SOFTCAP = {};\n\
              constexpr bool CAPPED = {}, AT_END = {}, LENGTHS = {};\n\
              constexpr int LEFT = {}, RIGHT = {right}, LENGTH_STRIDE = {length_stride};\n\
              constexpr int NONE = 0, ALLOWED = 1, ADDED = 2, MASK = {mask};\n{more}",
+            word(largest(k).max(scratch)),
             dtype == DType::BF16,
             self.group(),
             float(op.scale.get()),
@@ -181,11 +183,8 @@ impl<'a> Problem<'a> {
         for view in views.iter().chain([&mask_view]) {
             let [b, h, t, d] = view.strides;
             let (chunks, pairs) = (view.aligned >= 16 && d == 1, view.aligned >= 4 && d == 1);
-            let _ = writeln!(
-                text,
-                "constexpr View {} = {{{b}ll, {h}ll, {t}ll, {d}ll, {chunks}, {pairs}}};",
-                view.name
-            );
+            let _ =
+                writeln!(text, "constexpr View {} = {{{b}, {h}, {t}, {d}, {chunks}, {pairs}}};", view.name);
         }
         text + include_str!("scores.cuh")
     }

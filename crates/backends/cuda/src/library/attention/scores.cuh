@@ -12,7 +12,7 @@ struct Band {
   int shift, keys;
   // A length out of range is taken to the nearest: the flag of bad indices is raised elsewhere.
   __device__ __forceinline__ Band(const int* lengths, int b) {
-    keys = LENGTHS ? max(0, min(KEYS, lengths[(long long)b * LENGTH_STRIDE])) : KEYS;
+    keys = LENGTHS ? max(0, min(KEYS, lengths[(word)b * LENGTH_STRIDE])) : KEYS;
     shift = AT_END ? keys - QUERIES : 0;
   }
   // Query i sees keys from here …
@@ -35,7 +35,7 @@ __device__ __forceinline__ float tanh_of(float x) { return 1.0f - 2.0f / (1.0f +
 // Products of queries and keys become scores. `at(e, h, i, j)` sets head, query and key of element e; `cut`: the band does not
 // allow all of them. `slopes` are those along the products, but for the scale, and used under a cap alone.
 template <int N, int S, class At>
-__device__ __forceinline__ void see(float (&s)[N], float (&slopes)[S], const Band& band, const void* mask, long long b, bool cut, At at) {
+__device__ __forceinline__ void see(float (&s)[N], float (&slopes)[S], const Band& band, const void* mask, int b, bool cut, At at) {
   if (CAPPED) {
 #pragma unroll
     for (int e = 0; e < N; ++e) {
@@ -52,9 +52,9 @@ __device__ __forceinline__ void see(float (&s)[N], float (&slopes)[S], const Ban
   for (int e = 0; e < N; ++e) {
     int h, i, j;
     at(e, h, i, j);
-    bool seen = i < QUERIES && j >= band.from(i) && j < band.to(i);
+    bool seen = (i < QUERIES) & (j >= band.from(i)) & (j < band.to(i));
     if (MASK != NONE && seen) {
-      const long long place = b * MASK_VIEW.batch + h * MASK_VIEW.head + i * MASK_VIEW.row + j * MASK_VIEW.column;
+      const word place = b * MASK_VIEW.batch + h * MASK_VIEW.head + i * MASK_VIEW.row + j * MASK_VIEW.column;
       if (MASK == ADDED) s[e] += widen<BF16>(((const unsigned short*)mask)[place]) * LOG2E;
       else seen = ((const unsigned char*)mask)[place] != 0;
     }
