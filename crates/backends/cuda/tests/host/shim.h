@@ -18,13 +18,13 @@
 
 struct Dim { unsigned x; };
 static Dim threadIdx, blockIdx, gridDim;
-static const unsigned BLOCK = 256;
+static const unsigned MOST_THREADS = 1024;
 
 struct Fiber { jmp_buf place; bool begun, done; std::vector<char> stack; };
-static Fiber fibers[BLOCK];
+static Fiber fibers[MOST_THREADS];
 static jmp_buf scheduler;
 static std::function<void()> body;
-static unsigned long long slots[BLOCK];
+static unsigned long long slots[MOST_THREADS];
 static char* shared_start;
 using std::max;
 using std::min;
@@ -52,7 +52,7 @@ struct Barrier {
     if (arrived > 0) release();
   }
 };
-static Barrier block, warps[BLOCK / 32];
+static Barrier block, warps[MOST_THREADS / 32];
 static void turn_of_warp() { warps[threadIdx.x / 32].wait(); }
 static void __syncthreads() { block.wait(); }
 template <class T> T exchange(T value, unsigned from) {
@@ -136,7 +136,7 @@ template <bool BRAIN, int N> void wgmma(float (&sums)[N], unsigned long long a, 
     sums[e] = sum;
   }
 }
-static unsigned factors[BLOCK][4];
+static unsigned factors[MOST_THREADS][4];
 template <bool BRAIN, int N> void wgmma(float (&sums)[N], const unsigned (&a)[4], unsigned long long b, bool add) {
   memcpy(factors[threadIdx.x], a, sizeof a);
   turn_of_warp();
@@ -182,7 +182,7 @@ static void launch(unsigned grid, unsigned threads, void* shared, std::function<
   for (blockIdx.x = 0; blockIdx.x < grid; ++blockIdx.x) {
     block = {threads, 0, 0};
     for (Barrier& w : warps) w = {32, 0, 0};
-    for (Fiber& f : fibers) f.begun = f.done = false;
+    for (unsigned t = 0; t < threads; ++t) fibers[t].begun = fibers[t].done = false;
     for (bool live = true; live;) {
       live = false;
       for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x) {
