@@ -17,7 +17,7 @@ pub struct Areas {
     pub constants: usize,
     /// What the plan laid out.
     pub arena: usize,
-    /// What a kernel keeps between its own launches.
+    /// What a kernel keeps between its own launches, for each branch.
     pub scratch: usize,
     /// What the vendor's products work in.
     pub workspace: usize,
@@ -32,9 +32,14 @@ impl Areas {
             inputs: area(code.input_bytes),
             constants: area(code.constants.len()),
             arena: area(code.arena_bytes),
-            scratch: area(code.scratch_bytes),
+            scratch: code.branches.count.max(1) * Areas::scratch_of_branch(code),
             workspace: if product { WORKSPACE } else { 0 },
         }
+    }
+
+    /// Bytes of a branch's part of the scratch.
+    pub(crate) fn scratch_of_branch(code: &Code) -> usize {
+        code.scratch_bytes.next_multiple_of(ALIGNMENT)
     }
 
     fn sizes(&self) -> [usize; 5] {

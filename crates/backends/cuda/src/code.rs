@@ -1,6 +1,7 @@
 //! A program as text and launches, before any device: distinct kernels, and steps over addresses that are relative to the
 //! program's areas. It can be inspected, compared and run by anything that can compile the text.
 
+use crate::branches::Branches;
 use crate::error::CudaError;
 use onestep_ir::DType;
 use onestep_ir::random::stream_id;
@@ -112,6 +113,8 @@ pub struct Code {
     pub kernels: Vec<Kernel>,
     /// The steps, each with the schedule's kernel that it is part of (one past the last for the copies of new state).
     pub steps: Vec<(usize, Step)>,
+    /// Which of the schedule's kernels, and of the copies of new state as one more, may run beside each other.
+    pub branches: Branches,
     /// A line for each kernel of the schedule, for reports: op and sizes.
     pub labels: Vec<String>,
     /// Where each buffer of the schedule is.

@@ -6,6 +6,7 @@
 //! replays it: a run is one dispatch. Driver, NVRTC and cuBLASLt are found when the program runs.
 
 mod areas;
+pub mod branches;
 pub mod code;
 #[cfg(feature = "device")]
 pub mod device;

@@ -3,6 +3,7 @@
 //! The iterations of a scan are steps like others: the body is lowered once, over addresses of its own buffers, and repeated
 //! with the places that these have in each iteration.
 
+use crate::branches::{self, Unit, Use};
 use crate::code::{Address, Code, Launch, NAME, Product, Space, Step, THREADS};
 use crate::error::CudaError;
 use crate::library::{self, Context};
@@ -42,12 +43,49 @@ pub fn lower(schedule: &Schedule, plan: &Plan, vendor: &dyn Fn(&Product) -> bool
     for step in commits(schedule, plan, &homes, &state) {
         own.code.push(schedule.kernels.len(), step)?;
     }
+    own.code.branches = branches::deal(&units(schedule, &own.code));
     Ok(own.code)
 }
 
 /// Lowers a schedule without a device: as for one whose library takes every product of floats that it may.
 pub fn lower_offline(schedule: &Schedule, plan: &Plan) -> Result<Code, CudaError> {
     lower(schedule, plan, &|p| p.dtype != DType::F64)
+}
+
+/// Blocks from which a launch fills the device.
+const WIDE: u32 = 264;
+
+/// The kernels, and the copies of new state as one more, with the memory that they use.
+fn units(schedule: &Schedule, code: &Code) -> Vec<Unit> {
+    let of = |&b: &BufferId, writes: bool| {
+        let (home, bytes) = (code.homes[b.index()], schedule.buffer(b).bytes());
+        Use { space: home.space, start: home.offset, end: home.offset + bytes, writes }
+    };
+    let mut units: Vec<Unit> = vec![];
+    for kernel in &schedule.kernels {
+        let (reads, writes) = (kernel.reads(), kernel.writes());
+        let uses = reads.iter().map(|b| of(b, false)).chain(writes.iter().map(|b| of(b, true)));
+        units.push(Unit { uses: uses.collect(), wide: false });
+    }
+    units.push(Unit::default());
+    let commits = schedule.kernels.len();
+    for (at, step) in &code.steps {
+        match step {
+            Step::Launch { grid, .. } => units[*at].wide |= *grid > WIDE,
+            Step::Product(_) => units[*at].wide = true,
+            Step::Copy { from, to, bytes } if *at == commits => {
+                let range = |a: &Address, writes| Use {
+                    space: a.space,
+                    start: a.offset,
+                    end: a.offset + bytes,
+                    writes,
+                };
+                units[*at].uses.extend([range(from, false), range(to, true)]);
+            }
+            Step::Copy { .. } => {}
+        }
+    }
+    units
 }
 
 /// Where a plan puts every buffer, given where inputs, states and arena are.

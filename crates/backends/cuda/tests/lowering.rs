@@ -98,6 +98,7 @@ fn rounded_updates_of_one_size_are_one_kernel() {
     assert!(rounded <= exact + 1, "{rounded} launches, not {exact}");
     // One definition, and a call each for the parameter and its two slots.
     assert_eq!(draws, Some(4));
+}
 
 /// The steps of causal attention over heads of a packed tensor, and of its gradient.
 fn attention(dtype: DType, [batch, time, heads, size]: [usize; 4]) -> Code {

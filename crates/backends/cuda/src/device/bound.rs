@@ -1,5 +1,5 @@
 //! A program with its memory: one allocation for inputs, constants, arena, scratch and workspace, the addresses of the state,
-//! and all launches captured in one CUDA graph.
+//! and all launches captured in one CUDA graph, on as many branches as the program has.
 
 use super::launch::Launch;
 use super::memory::{Memory, Pinned, copy_out};
@@ -9,9 +9,10 @@ use crate::CudaError;
 use crate::areas::Areas;
 use crate::code::{Address, Space, Step};
 use cudarc::driver::sys::{CUevent_flags, CUgraphInstantiate_flags, CUstream, CUstreamCaptureMode};
-use cudarc::driver::{CudaEvent, CudaGraph, result};
+use cudarc::driver::{CudaEvent, CudaGraph, CudaStream, result};
 use onestep_ir::{Array, ArrayError};
 use onestep_passes::schedule::BufferId;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A program bound to state tensors. A run copies the inputs from pinned memory and launches one graph.
@@ -37,8 +38,15 @@ struct Places {
     inputs: u64,
     constants: u64,
     arena: u64,
+    /// That of the first branch; the others' follow.
     scratch: u64,
     workspace: u64,
+}
+
+/// Where the kernels of a branch are started, and their scratch.
+struct Lane {
+    stream: Arc<CudaStream>,
+    scratch: u64,
 }
 
 impl CudaBound {
@@ -80,18 +88,34 @@ impl CudaBound {
             memory,
         };
         if capture && !code.steps.is_empty() {
-            bound.graph = Some(bound.captured(0..code.steps.len(), 1)?);
+            bound.graph = Some(bound.captured(code.branches.count, |lanes| bound.launch_branches(lanes))?);
         }
         Ok(bound)
     }
 
-    /// Steps, so many times in a row, as one graph. They are captured on a stream of their own: what other threads start on
-    /// the device's meanwhile stays out of it.
-    fn captured(&self, steps: std::ops::Range<usize>, times: usize) -> Result<CudaGraph, CudaError> {
-        let stream = self.program.device.context.new_stream().map_err(driver("creating a stream"))?;
+    /// The device's stream with the first branch's scratch.
+    fn lane(&self) -> Lane {
+        Lane { stream: self.program.device.stream.clone(), scratch: self.places.scratch }
+    }
+
+    /// What is launched on so many lanes, as one graph. They are streams of their own: what other threads start on the device's
+    /// meanwhile stays out of it.
+    fn captured(
+        &self,
+        branches: usize,
+        launch: impl FnOnce(&[Lane]) -> Result<(), CudaError>,
+    ) -> Result<CudaGraph, CudaError> {
+        let device = &self.program.device;
+        let lane = |branch: usize| {
+            let stream = device.context.new_stream().map_err(driver("creating a stream"))?;
+            let before = (branch * Areas::scratch_of_branch(&self.program.code)) as u64;
+            Ok(Lane { stream, scratch: self.places.scratch + before })
+        };
+        let lanes = (0..branches.max(1)).map(lane).collect::<Result<Vec<Lane>, CudaError>>()?;
+        let stream = &lanes[0].stream;
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         stream.begin_capture(mode).map_err(driver("beginning a capture"))?;
-        let launched = (0..times).try_for_each(|_| self.launch(steps.clone(), stream.cu_stream()));
+        let launched = launch(&lanes);
         let graph = stream.end_capture(CUgraphInstantiate_flags(0)).map_err(driver("ending a capture"));
         launched?;
         let missing = || CudaError::Driver { call: "ending a capture", message: "no graph".into() };
@@ -118,26 +142,58 @@ impl CudaBound {
     fn start(&self) -> Result<(), CudaError> {
         match &self.graph {
             Some(graph) => self.replay(graph),
-            None => self.launch(0..self.program.code.steps.len(), self.stream()),
+            None => self.launch(0..self.program.code.steps.len(), &self.lane(), false).map(|_| ()),
         }
     }
 
-    fn address(&self, a: Address) -> u64 {
+    fn address(&self, a: Address, lane: &Lane) -> u64 {
         let base = match a.space {
             Space::Inputs => self.places.inputs,
             Space::State(n) => self.states[n],
             Space::Constants => self.places.constants,
             Space::Arena => self.places.arena,
-            Space::Scratch | Space::Body(_) => self.places.scratch,
+            Space::Scratch | Space::Body(_) => lane.scratch,
         };
         base + a.offset as u64
     }
 
-    /// Starts steps on a stream.
-    fn launch(&self, steps: std::ops::Range<usize>, stream: CUstream) -> Result<(), CudaError> {
-        let program = &self.program;
-        let runs = |at: usize| !matches!(program.code.steps[at].1, Step::Copy { .. });
-        let first = steps.start;
+    /// Starts all steps, each branch on its lane; only while those are captured.
+    fn launch_branches(&self, lanes: &[Lane]) -> Result<(), CudaError> {
+        let code = &self.program.code;
+        let event = |lane: &Lane| lane.stream.record_event(None).map_err(driver("recording an event"));
+        let wait =
+            |lane: &Lane, event: &CudaEvent| lane.stream.wait(event).map_err(driver("waiting for an event"));
+        let begin = event(&lanes[0])?;
+        lanes[1..].iter().try_for_each(|lane| wait(lane, &begin))?;
+        let awaited: BTreeSet<usize> = code.branches.waits.iter().flatten().copied().collect();
+        let mut events: BTreeMap<usize, CudaEvent> = BTreeMap::new();
+        // By branch: whether the last thing on its stream is a kernel.
+        let mut behind = vec![false; lanes.len()];
+        let mut start = 0;
+        for (unit, (&branch, waits)) in code.branches.of.iter().zip(&code.branches.waits).enumerate() {
+            let lane = &lanes[branch];
+            for event in waits.iter().filter_map(|w| events.get(w)) {
+                wait(lane, event)?;
+                behind[branch] = false;
+            }
+            let count = code.steps[start..].iter().take_while(|(of, _)| *of == unit).count();
+            behind[branch] = self.launch(start..start + count, lane, behind[branch])?;
+            start += count;
+            if awaited.contains(&unit) {
+                events.insert(unit, event(lane)?);
+            }
+        }
+        lanes[1..].iter().try_for_each(|lane| wait(&lanes[0], &event(lane)?))
+    }
+
+    /// Starts steps on a lane. `behind` says whether the last thing on its stream is a kernel; so does what is returned.
+    fn launch(
+        &self,
+        steps: std::ops::Range<usize>,
+        lane: &Lane,
+        mut behind: bool,
+    ) -> Result<bool, CudaError> {
+        let (program, stream) = (&self.program, lane.stream.cu_stream());
         for at in steps {
             match &program.code.steps[at].1 {
                 Step::Launch { kernel, grid, arguments } => {
@@ -147,9 +203,9 @@ impl CudaBound {
                         grid: *grid,
                         threads: text.threads,
                         shared_bytes: text.shared_bytes,
-                        early: program.device.early && at > first && runs(at - 1),
+                        early: program.device.early && behind,
                     };
-                    let mut values: Vec<u64> = arguments.iter().map(|a| self.address(*a)).collect();
+                    let mut values: Vec<u64> = arguments.iter().map(|a| self.address(*a, lane)).collect();
                     // SAFETY: the arguments are the addresses that the kernel's text names, in its order, of buffers of
                     // the sizes that its text was made for; the plan's check proved that no step overwrites what is
                     // still read.
@@ -159,20 +215,22 @@ impl CudaBound {
                     let blas = program.device.blas.as_ref().zip(program.products[at].as_ref());
                     let lost = || CudaError::Driver { call: "cuBLASLt", message: "not prepared".into() };
                     let (blas, prepared) = blas.ok_or_else(lost)?;
-                    let addresses = [self.address(p.lhs.0), self.address(p.rhs.0), self.address(p.out)];
-                    // SAFETY: as above; the workspace is used by one step at a time.
+                    let addresses = [p.lhs.0, p.rhs.0, p.out].map(|a| self.address(a, lane));
+                    // SAFETY: as above; products stay in order with each other, so one at a time uses the workspace.
                     unsafe { blas.launch(prepared, addresses, self.places.workspace, stream) }?;
                 }
                 Step::Copy { from, to, bytes } => {
                     // SAFETY: both are of that many bytes, and apart.
                     unsafe {
-                        result::memcpy_dtod_async(self.address(*to), self.address(*from), *bytes, stream)
+                        let (to, from) = (self.address(*to, lane), self.address(*from, lane));
+                        result::memcpy_dtod_async(to, from, *bytes, stream)
                     }
                     .map_err(driver("copying within the device"))?;
                 }
             }
+            behind = !matches!(program.code.steps[at].1, Step::Copy { .. });
         }
-        Ok(())
+        Ok(behind)
     }
 
     /// The bytes of an input's area, to be overwritten before a run.
@@ -186,7 +244,7 @@ impl CudaBound {
 
     /// Keeps an eye on a buffer of the schedule that holds one `i32`: see [`CudaBound::look`].
     pub fn watch(&mut self, b: BufferId) -> Result<(), CudaError> {
-        let from = self.address(self.program.code.homes[b.index()]);
+        let from = self.address(self.program.code.homes[b.index()], &self.lane());
         self.watch = Some(Watch::new(&self.program.device, from)?);
         Ok(())
     }
@@ -229,14 +287,15 @@ impl CudaBound {
             program.device.stream.record_event(flags).map_err(driver("recording an event"))
         };
         let mut events = vec![event()?];
+        let lane = self.lane();
         let mut start = 0;
         for kernel in 0..program.code.labels.len() {
             let count = program.code.steps[start..].iter().take_while(|(of, _)| *of == kernel).count();
-            self.launch(start..start + count, self.stream())?;
+            self.launch(start..start + count, &lane, false)?;
             start += count;
             events.push(event()?);
         }
-        self.launch(start..program.code.steps.len(), self.stream())?;
+        self.launch(start..program.code.steps.len(), &lane, false)?;
         self.watch.as_mut().map_or(Ok(()), Watch::note)?;
         for (time, pair) in nanoseconds.iter_mut().zip(events.windows(2)) {
             let milliseconds = pair[0].elapsed_ms(&pair[1]).map_err(driver("reading an event"))?;
@@ -251,7 +310,7 @@ impl CudaBound {
         if into.is_empty() {
             return Ok(());
         }
-        copy_out(&self.program.device, self.address(self.program.code.homes[b.index()]), into)
+        copy_out(&self.program.device, self.address(self.program.code.homes[b.index()], &self.lane()), into)
     }
 
     /// The same as an array.
@@ -285,7 +344,10 @@ impl CudaBound {
                 times.push(0.0);
                 continue;
             };
-            let graph = self.captured(first..last + 1, runs)?;
+            let launch = |lanes: &[Lane]| {
+                (0..runs).try_for_each(|_| self.launch(first..last + 1, &lanes[0], false).map(|_| ()))
+            };
+            let graph = self.captured(1, launch)?;
             let all = self.timed(1, |bound| bound.replay(&graph))?;
             times.push(all / runs.max(1) as f64);
         }
