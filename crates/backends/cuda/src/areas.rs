@@ -66,7 +66,8 @@ mod tests {
         let areas = Areas { inputs: 512, constants: 0, arena: 1024, scratch: 256, workspace: WORKSPACE };
         assert_eq!(areas.starts(), [0, 512, 512, 1536, 1792]);
         assert_eq!(areas.bytes(), 1792 + WORKSPACE);
-        let code = Code { input_bytes: 3, arena_bytes: 257, ..Code::default() };
+        let mut code = Code::new(257);
+        code.input_bytes = 3;
         assert_eq!(Areas::of(&code), Areas { inputs: 256, arena: 512, ..Areas::default() });
     }
 }
