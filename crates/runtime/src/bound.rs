@@ -373,9 +373,11 @@ impl Bound {
     ) -> Result<Outputs<'a>, Error> {
         self.complete = false;
         if self.stamp != state.stamp() {
-            if self.remote.take().is_some() {
+            if let Some(remote) = self.remote.take() {
                 // The old one's memory is free before the new one asks for as much; until that is there, nothing is bound.
                 self.stamp = (0, 0);
+                remote.wait()?;
+                drop(remote);
                 self.executable.afford(state)?;
             }
             self.resolve(state)?;

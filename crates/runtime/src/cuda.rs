@@ -77,10 +77,11 @@ impl DeviceBound for CudaBound {
         Ok(CudaBound::input(self, n)?)
     }
     fn run(&mut self, times: Option<&mut [u64]>) -> Result<(), Error> {
-        Ok(match times {
+        match times {
             None => CudaBound::run(self)?,
             Some(times) => self.run_timed(times)?,
-        })
+        }
+        Ok(())
     }
     fn read(&self, buffer: BufferId, into: &mut [u8]) -> Result<(), Error> {
         Ok(self.read_into(buffer, into)?)

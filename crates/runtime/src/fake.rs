@@ -344,6 +344,11 @@ mod tests {
         bad(there.run(&mut state, ids(0, 0)).map(|_| ()).unwrap_err());
         assert_eq!(state.scalar("count").unwrap(), 2.0);
         assert_eq!(there.run(&mut state, ids(0, 0)).unwrap().loss().unwrap(), 24.0);
+        // Nor is it forgotten where the program binds again.
+        there.run(&mut state, ids(0, 9)).unwrap();
+        state.adopt("table", &[4, 3], vec![1f32; 12]).unwrap();
+        bad(there.run(&mut state, ids(0, 0)).map(|_| ()).unwrap_err());
+        assert_eq!(there.run(&mut state, ids(0, 0)).unwrap().loss().unwrap(), 6.0);
         // Gradients of a run that was bad are not for an optimizer.
         there.run(&mut state, ids(0, 9)).unwrap();
         bad(there.update_with(&mut state, ["table"], |_, _, _: &mut [f32], _| {}).unwrap_err());

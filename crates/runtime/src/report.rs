@@ -172,11 +172,13 @@ impl Report {
 
     /// How many different texts they are of.
     fn texts(&self) -> usize {
-        let name = |l| match l {
-            &LaunchReport::Kernel { ref name, .. } => Some(name),
-            _ => None,
-        };
-        self.launches().filter_map(name).collect::<BTreeSet<_>>().len()
+        let mut names = BTreeSet::new();
+        for launch in self.launches() {
+            if let LaunchReport::Kernel { name, .. } = launch {
+                names.insert(name);
+            }
+        }
+        names.len()
     }
 }
 

@@ -206,6 +206,7 @@ fn benches_in_json() {
             "ms_median",
             "ms_p10",
             "ms_p90",
+            "ms_queued",
             "first_ms",
             "gflops",
             "rss_bytes",
@@ -215,6 +216,7 @@ fn benches_in_json() {
         ];
         numbers(&json, &keys);
         assert_eq!(json["threads"], 2);
+        numbers(&json["memory"], &["peak", "state", "arena", "scratch"]);
         let ms = |key: &str| json[key].as_f64().unwrap();
         assert!(0.0 < ms("ms_p10") && ms("ms_p10") <= ms("ms_median") && ms("ms_median") <= ms("ms_p90"));
         assert!(ms("loss_last") < ms("loss_first"), "it trains: {json}");
