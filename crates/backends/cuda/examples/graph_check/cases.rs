@@ -160,6 +160,59 @@ pub fn large() -> Vec<Case> {
     let ids = Dense::from_ints(DType::I32, &[90], (0..90).map(|i| i * i % 7).collect());
     let (table, rows) = (real(DType::F32, &[7, 300]), real(DType::F32, &[90, 300]));
     add("scatter_add 7x300", ScatterAdd { axis: 0 }.into(), &[table, ids, rows]);
+    cases.extend(ordered());
+    cases
+}
+
+/// What goes through an order of many items: sorts of rows of every size, and scatters into many rows.
+fn ordered() -> Vec<Case> {
+    use onestep_ir::ops::*;
+    let mut rng = Rng::new(6);
+    let mut drawn = |d: DType, shape: &[usize], range| {
+        rng.dense(&onestep_ir::Type::new(d, onestep_ir::Shape::fixed(shape)), range)
+    };
+    let (few, real) = (onestep_ir::op::Range::Int(-40, 40), onestep_ir::op::Range::Real(-1.0, 1.0));
+    let mut cases = vec![];
+    let mut add = |name: &str, op: Op, values: &[Dense]| {
+        cases.push(of_op(name.into(), &op, values).expect("every op has a kernel"));
+    };
+    // Several rows in a block, a block for a row, and runs that are merged once and twice.
+    for (d, shape) in [
+        (DType::F32, [40, 100, 3]),
+        (DType::BF16, [2, 2048, 1]),
+        (DType::F64, [2, 5000, 2]),
+        (DType::I64, [1, 3000, 2]),
+        (DType::I8, [1, 33_000, 1]),
+        (DType::F32, [2, 40_000, 1]),
+    ] {
+        for descending in [false, true] {
+            let op = Sort { axis: 1, descending };
+            add(&format!("sort {shape:?} {d} {descending}"), op.into(), &[drawn(d, &shape, few)]);
+        }
+    }
+    // All indices equal, and few of many; columns that fill no tile; a base that is or is not overwritten.
+    for (d, outer, rows, count, inner, spread) in [
+        (DType::F32, 1, 4100, 2100, 70, 4100),
+        (DType::BF16, 1, 4200, 2048, 33, 50),
+        (DType::F32, 2, 5000, 2500, 3, 1),
+        (DType::I32, 1, 9000, 1000, 64, 9000),
+    ] {
+        let at = |i: usize| ((i * 7919 + i * i) % spread + rows - spread) as i64;
+        let ids = Dense::from_ints(DType::I32, &[count], (0..count).map(at).collect());
+        let range = if d.is_float() { real } else { few };
+        let (base, updates) =
+            (drawn(d, &[outer, rows, inner], range), drawn(d, &[outer, count, inner], range));
+        let name = format!("scatter_add {outer}x{rows}x{inner} {d} of {count}, {spread} rows");
+        add(&name, ScatterAdd { axis: 1 }.into(), &[base, ids, updates]);
+    }
+    for (rows, count, inner) in [(300, 700, 2), (5, 256, 1), (4000, 2500, 1)] {
+        let at = |i: usize| ((i * 31 + i * i) % rows) as i64;
+        let ids = Dense::from_ints(DType::I64, &[2, count, inner], (0..2 * count * inner).map(at).collect());
+        let (base, updates) =
+            (drawn(DType::F32, &[2, rows, inner], real), drawn(DType::F32, &[2, count, inner], real));
+        let name = format!("scatter_add_along {rows} of {count}x{inner}");
+        add(&name, ScatterAddAlong { axis: 1 }.into(), &[base, ids, updates]);
+    }
     cases
 }
 
