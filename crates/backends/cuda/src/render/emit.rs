@@ -2,7 +2,7 @@
 //! that the next reductions need.
 
 use super::domain::range;
-use super::group::{BLOCK, COLUMNS, Form, WARP};
+use super::group::{BLOCK, COLUMNS, Form, Tree, WARP};
 use super::{CudaKernel, scalar};
 use onestep_ir::DType;
 use onestep_passes::schedule::{Affine, Bound, BufferId, Expr, ExprId, LoopKernel};
@@ -180,7 +180,8 @@ impl<'a> Writer<'a> {
 
     /// Points of a row that each thread takes.
     fn points_per_thread(&self) -> usize {
-        self.kernel.row_len().div_ceil(self.form.threads_per_row())
+        let (n, width) = (self.kernel.row_len(), Tree::of(self.kernel.row_len()).width);
+        (n / width).div_ceil(self.form.threads_per_row()) * width
     }
 
     /// Keeps loads and costly functions that two passes need, while registers last.
@@ -297,15 +298,16 @@ impl<'a> Writer<'a> {
 
     /// The values that a pass needs at point `k` of a thread's points, computed or taken from where they were kept.
     pub(super) fn point_values(&mut self, pass: usize) {
+        let width = Tree::of(self.kernel.row_len()).width;
         for i in self.closure(pass) {
             match self.kept[i] {
                 Some(p) if p < pass => {
                     let t = scalar::c_type(self.kernel.body[i].dtype);
-                    self.line(&format!("const {t} e{i} = k{i}[k];"));
+                    self.line(&format!("const {t} e{i} = k{i}[g * {width} + v];"));
                 }
                 Some(p) if p == pass => {
                     self.value(i);
-                    self.line(&format!("k{i}[k] = e{i};"));
+                    self.line(&format!("k{i}[g * {width} + v] = e{i};"));
                 }
                 _ => self.value(i),
             }
@@ -315,6 +317,7 @@ impl<'a> Writer<'a> {
     /// Opens the loop over a thread's points `r` of a row; the number of scopes to close.
     pub(super) fn open_points(&mut self, pass: usize) -> usize {
         let (n, threads, index) = (self.kernel.row_len(), self.form.threads_per_row(), self.index);
+        let width = Tree::of(n).width;
         let keeps: Vec<usize> = (0..self.kept.len()).filter(|&i| self.kept[i] == Some(pass)).collect();
         let each = self.points_per_thread();
         for i in &keeps {
@@ -323,27 +326,23 @@ impl<'a> Writer<'a> {
         }
         let taken = self.closure(pass).iter().any(|&i| self.kept[i].is_some());
         let lane = if threads == 1 { "0" } else { "lane" };
-        let opened = if !taken {
-            let start = if threads == 1 { "0".into() } else { format!("({index}){lane}") };
-            if each >= MANY_POINTS {
-                // Loads of several points are under way at a time.
-                self.line("#pragma unroll 8");
-            }
-            self.line(&format!("for ({index} r = {start}; r < {n}; r += {threads}) {{"));
-            1
-        } else {
+        let groups = each / width;
+        let mut opened = 2;
+        if taken {
             // Unrolled, so that what is kept is in registers.
             self.line("#pragma unroll");
-            self.line(&format!("for (int k = 0; k < {each}; ++k) {{"));
-            let lane = if threads == 1 { "k".into() } else { format!("lane + k * {threads}") };
-            self.line(&format!("const {index} r = {lane};"));
-            if n % threads == 0 {
-                1
-            } else {
-                self.line(&format!("if (r < {n}) {{"));
-                2
-            }
-        };
+        } else if each >= MANY_POINTS {
+            // Loads of several points are under way at a time.
+            self.line(&format!("#pragma unroll {}", 8 / width));
+        }
+        self.line(&format!("for (int g = 0; g < {groups}; ++g) {{"));
+        if !(n / width).is_multiple_of(threads) {
+            self.line(&format!("if ({lane} + g * {threads} < {}) {{", n / width));
+            opened += 1;
+        }
+        self.line("#pragma unroll");
+        self.line(&format!("for (int v = 0; v < {width}; ++v) {{"));
+        self.line(&format!("const {index} r = ({lane} + g * {threads}) * {width} + v;"));
         self.axes(self.kernel.parallel..self.kernel.extents.len(), "r");
         opened
     }

@@ -1,8 +1,10 @@
 //! Which threads take a row, and in which tree they reduce it.
 //!
-//! A row of `n` points is split among `lanes(n)` lanes: lane `t` takes the points `r ≡ t`, in order. Then the partial results
-//! are combined: those of lanes equal modulo 32 in order, and the 32 that remain by halves (offset 16, 8, 4, 2, 1). Every form
-//! keeps to this tree, so the bits of a reduction do not tell which form computed it.
+//! The points of a row are taken in groups of `width` neighbours, so that a thread reads several with one instruction, and the
+//! groups are dealt out among `lanes` lanes: lane `t` takes the groups `g ≡ t`, point by point in order. Then the partial
+//! results are combined: those of lanes equal modulo 32 in order, and the 32 that remain by halves (offset 16, 8, 4, 2, 1).
+//! This [`Tree`] follows from the row's length alone and every form keeps to it, so the bits of a reduction do not tell which
+//! form computed it.
 
 use onestep_passes::schedule::{Expr, LoopKernel};
 
@@ -33,12 +35,26 @@ pub enum Form {
     },
 }
 
-/// The number of partial results of a row of `n` points.
-fn lanes(n: usize) -> usize {
-    match n {
-        0..=8 => 1,
-        9..=512 => WARP,
-        _ => BLOCK,
+/// How a row is reduced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tree {
+    /// Partial results of a row.
+    pub lanes: usize,
+    /// Neighbouring points that a lane takes at a time; a divisor of the row's length.
+    pub width: usize,
+}
+
+impl Tree {
+    /// Of a row of `n` points.
+    pub fn of(n: usize) -> Tree {
+        let lanes = match n {
+            0..=8 => 1,
+            9..=1024 => WARP,
+            _ => BLOCK,
+        };
+        let most = if lanes == 1 { 8 } else { 4 };
+        let fits = |w: &usize| *w <= most && n.is_multiple_of(*w) && w * lanes <= n;
+        Tree { lanes, width: [8, 4, 2].into_iter().find(fits).unwrap_or(1) }
     }
 }
 
@@ -71,7 +87,7 @@ impl Form {
 
 /// Chooses the form. For columns, the parallel axis along which memory is contiguous becomes the last.
 pub fn arrange(mut k: LoopKernel) -> (LoopKernel, Form) {
-    let lanes = lanes(k.row_len());
+    let lanes = Tree::of(k.row_len()).lanes;
     if lanes == 1 || k.extents.len() == k.parallel {
         return (k, Form::Thread);
     }

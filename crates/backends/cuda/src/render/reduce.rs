@@ -1,7 +1,7 @@
 //! The text of a reduction pass: each thread's partial results, then the tree that [`group`](super::group) describes.
 
 use super::emit::Writer;
-use super::group::{BLOCK, COLUMNS, Form, WARP};
+use super::group::{BLOCK, COLUMNS, Form, Tree, WARP};
 use super::scalar;
 use onestep_ir::DType;
 use onestep_ir::ops::ReduceKind;
@@ -66,17 +66,21 @@ impl Writer<'_> {
     /// `each` partial results in a thread, of lanes equal modulo 32, made one in order.
     fn column_partials(&mut self, pass: usize, reductions: &[Reduction], each: usize) {
         let (n, index) = (self.kernel.row_len(), self.index);
+        let width = Tree::of(n).width;
+        let groups = n / width;
         for (i, kind, _, dtype) in reductions {
             let (t, start) = (scalar::c_type(*dtype), scalar::identity(*kind, *dtype));
             self.line(&format!("{t} a{i}[{each}];"));
             self.line("#pragma unroll");
             self.line(&format!("for (int k = 0; k < {each}; ++k) a{i}[k] = {start};"));
         }
-        self.line(&format!("for ({index} start = lane; start < {n}; start += {}) {{", each * WARP));
+        self.line(&format!("for ({index} start = lane; start < {groups}; start += {}) {{", each * WARP));
         self.line("#pragma unroll");
         self.line(&format!("for (int k = 0; k < {each}; ++k) {{"));
-        self.line(&format!("const {index} r = start + k * {WARP};"));
-        self.line(&format!("if (r < {n}) {{"));
+        self.line(&format!("if (start + k * {WARP} < {groups}) {{"));
+        self.line("#pragma unroll");
+        self.line(&format!("for (int v = 0; v < {width}; ++v) {{"));
+        self.line(&format!("const {index} r = (start + k * {WARP}) * {width} + v;"));
         self.axes(self.kernel.parallel..self.kernel.extents.len(), "r");
         self.point_values(pass);
         for (i, kind, operand, dtype) in reductions {
@@ -84,7 +88,7 @@ impl Writer<'_> {
             let text = scalar::combine(*kind, *dtype, &partial, &format!("e{}", operand.0));
             self.line(&format!("{partial} = {text};"));
         }
-        (0..3).for_each(|_| self.close());
+        (0..4).for_each(|_| self.close());
         for r @ (i, _, _, dtype) in reductions {
             self.line(&format!("{} p{i} = a{i}[0];", scalar::c_type(*dtype)));
             if each > 1 {

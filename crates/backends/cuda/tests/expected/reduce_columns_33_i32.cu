@@ -25,14 +25,17 @@ extern "C" __global__ void __launch_bounds__(256) reduce_columns_33_i32(const in
     for (int start = lane; start < 33; start += 32) {
 #pragma unroll
       for (int k = 0; k < 1; ++k) {
-        const int r = start + k * 32;
-        if (r < 33) {
-          const int i1 = r;
-          const int e0 = b0[i0 + 40 * i1];
-          a1[k] = add_i32(a1[k], e0);
-          a2[k] = max_int(a2[k], e0);
-          a3[k] = min_int(a3[k], e0);
-          a4[k] = mul_i32(a4[k], e0);
+        if (start + k * 32 < 33) {
+#pragma unroll
+          for (int v = 0; v < 1; ++v) {
+            const int r = (start + k * 32) * 1 + v;
+            const int i1 = r;
+            const int e0 = b0[i0 + 40 * i1];
+            a1[k] = add_i32(a1[k], e0);
+            a2[k] = max_int(a2[k], e0);
+            a3[k] = min_int(a3[k], e0);
+            a4[k] = mul_i32(a4[k], e0);
+          }
         }
       }
     }

@@ -5,15 +5,18 @@ extern "C" __global__ void __launch_bounds__(256) softmax_64x300(const float* b0
   for (int row = (int)blockIdx.x * 8 + (int)threadIdx.x / 32; row < 64; row += (int)gridDim.x * 8) {
     const int i0 = row;
     float p1 = __uint_as_float(0xff800000u);
-    float k0[10];
+    float k0[12];
 #pragma unroll
-    for (int k = 0; k < 10; ++k) {
-      const int r = lane + k * 32;
-      if (r < 300) {
-        const int i1 = r;
-        const float e0 = b0[300 * i0 + i1];
-        k0[k] = e0;
-        p1 = max_f32(p1, e0);
+    for (int g = 0; g < 3; ++g) {
+      if (lane + g * 32 < 75) {
+#pragma unroll
+        for (int v = 0; v < 4; ++v) {
+          const int r = (lane + g * 32) * 4 + v;
+          const int i1 = r;
+          const float e0 = b0[300 * i0 + i1];
+          k0[g * 4 + v] = e0;
+          p1 = max_f32(p1, e0);
+        }
       }
     }
 #pragma unroll
@@ -24,17 +27,20 @@ extern "C" __global__ void __launch_bounds__(256) softmax_64x300(const float* b0
     p1 = __shfl_sync(0xffffffffu, p1, 0);
     const float e1 = p1;
     float p4 = 0.0f;
-    float k3[10];
+    float k3[12];
 #pragma unroll
-    for (int k = 0; k < 10; ++k) {
-      const int r = lane + k * 32;
-      if (r < 300) {
-        const int i1 = r;
-        const float e0 = k0[k];
-        const float e2 = e0 - e1;
-        const float e3 = expf(e2);
-        k3[k] = e3;
-        p4 = p4 + e3;
+    for (int g = 0; g < 3; ++g) {
+      if (lane + g * 32 < 75) {
+#pragma unroll
+        for (int v = 0; v < 4; ++v) {
+          const int r = (lane + g * 32) * 4 + v;
+          const int i1 = r;
+          const float e0 = k0[g * 4 + v];
+          const float e2 = e0 - e1;
+          const float e3 = expf(e2);
+          k3[g * 4 + v] = e3;
+          p4 = p4 + e3;
+        }
       }
     }
 #pragma unroll
@@ -45,13 +51,16 @@ extern "C" __global__ void __launch_bounds__(256) softmax_64x300(const float* b0
     p4 = __shfl_sync(0xffffffffu, p4, 0);
     const float e4 = p4;
 #pragma unroll
-    for (int k = 0; k < 10; ++k) {
-      const int r = lane + k * 32;
-      if (r < 300) {
-        const int i1 = r;
-        const float e3 = k3[k];
-        const float e5 = e3 / e4;
-        b1[300 * i0 + i1] = e5;
+    for (int g = 0; g < 3; ++g) {
+      if (lane + g * 32 < 75) {
+#pragma unroll
+        for (int v = 0; v < 4; ++v) {
+          const int r = (lane + g * 32) * 4 + v;
+          const int i1 = r;
+          const float e3 = k3[g * 4 + v];
+          const float e5 = e3 / e4;
+          b1[300 * i0 + i1] = e5;
+        }
       }
     }
     if (lane == 0) b2[i0] = e4;
