@@ -147,7 +147,7 @@ pub(crate) fn compile(kernel: &LibraryKernel, context: &Context<'_>) -> Result<L
         Op::ScatterAddAlong(s) => Ok(scatter::along(s, &k)),
         Op::DynamicSlice(d) => Ok(dynamic_slice::slice(d, &k).into()),
         Op::DynamicUpdateSlice(d) => Ok(dynamic_slice::update(d, &k)),
-        Op::ArgReduce(a) => Ok(arg_reduce::compile(a, &k).into()),
+        Op::ArgReduce(a) => Ok(arg_reduce::compile(a, &k)),
         Op::Cumulative(c) => Ok(cumulative::compile(c, &k).into()),
         Op::Sort(s) => Ok(sort::compile(s, &k)),
         Op::MaxPool(m) => Ok(max_pool::compile(m, &k).into()),

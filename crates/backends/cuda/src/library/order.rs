@@ -2,8 +2,8 @@
 //!
 //! An item is a key and its place in the row, compared in this order, so no two are equal: the order is stable, and any method
 //! finds the same one. First every run of [`RUN`] items is ordered in a block's shared memory. Then each launch makes one run of
-//! up to [`WAYS`]: an item finds how many of every run stand before it, and their sum is its place. So a row of 2048 takes one
-//! launch, one of 32,768 two, and one of half a million three.
+//! up to [`WAYS`]: an item finds how many of every run stand before it, and their sum is its place. So a row of 1024 takes one
+//! launch, one of 16,384 two, and one of 262,144 three.
 
 use super::text::{largest, launch};
 use super::{Launches, Operands};
@@ -11,7 +11,7 @@ use crate::code::{Address, Launch, Space, THREADS};
 use onestep_ir::DType;
 
 /// Items that a block orders.
-const RUN: usize = 2048;
+const RUN: usize = 1024;
 /// Runs that become one.
 const WAYS: usize = 16;
 

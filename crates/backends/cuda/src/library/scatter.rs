@@ -20,6 +20,8 @@ const COLUMNS: usize = 8;
 /// The same where the indices are in order, and how many updates are under way at a time.
 const ORDERED_COLUMNS: usize = 2;
 const BATCH: usize = 16;
+/// Updates that are looked at together even if there are fewer.
+const FEW: usize = 4;
 /// Rows times indices from which it is faster to order the indices.
 const MANY_LOOKS: usize = 1 << 23;
 /// Indices of an element, likewise, where each row of elements has its own.
@@ -39,7 +41,7 @@ pub(super) fn rows(s: &ScatterAdd, k: &Operands<'_>) -> Launches {
     let each = inner.div_ceil(WARP).min(ORDERED_COLUMNS);
     let tiles = inner.div_ceil(WARP * each);
     let constants = format!(
-        "  constexpr word tiles = {tiles};\n  constexpr int warp = {WARP}, each = {each}, batch = {BATCH};\n"
+        "  constexpr word tiles = {tiles};\n  constexpr int warp = {WARP}, each = {each}, batch = {BATCH}, few = {FEW};\n"
     );
     let add = constants + include_str!("scatter/add_rows.cu");
     ordered(k, &order, sizes, &add, outer * count * tiles * WARP)

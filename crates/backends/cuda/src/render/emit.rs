@@ -2,7 +2,7 @@
 //! that the next reductions need.
 
 use super::domain::range;
-use super::group::{BLOCK, COLUMNS, Form, Tree, WARP};
+use super::group::{BLOCK, Cut, Form, Tree, WARP};
 use super::{CudaKernel, scalar};
 use onestep_ir::DType;
 use onestep_passes::schedule::{Affine, Bound, BufferId, Expr, ExprId, LoopKernel};
@@ -15,13 +15,13 @@ const MOST_KEPT: usize = 64;
 /// As a `part` it is a function of the device that is told which block of how many it is.
 pub fn emit(
     kernel: &LoopKernel,
-    form: Form,
+    (form, cut): (Form, Cut),
     wide: bool,
     dtype_of: &dyn Fn(BufferId) -> DType,
     name: &str,
     part: bool,
 ) -> CudaKernel {
-    let mut writer = Writer::new(kernel, form, wide);
+    let mut writer = Writer::new(kernel, (form, cut), wide);
     writer.part = part;
     let parameters = writer.parameters();
     let writes = kernel.writes();
@@ -57,6 +57,8 @@ const MANY_POINTS: usize = 16;
 pub(super) struct Writer<'a> {
     pub(super) kernel: &'a LoopKernel,
     pub(super) form: Form,
+    /// What of a row a group takes.
+    pub(super) cut: Cut,
     /// The type of an index.
     pub(super) index: &'static str,
     /// Whether the block's number is given by the caller.
@@ -76,7 +78,7 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(kernel: &'a LoopKernel, form: Form, wide: bool) -> Writer<'a> {
+    fn new(kernel: &'a LoopKernel, (form, cut): (Form, Cut), wide: bool) -> Writer<'a> {
         let mut live = vec![false; kernel.body.len()];
         kernel.stores.iter().for_each(|s| live[s.value.index()] = true);
         for (i, e) in kernel.body.iter().enumerate().rev() {
@@ -87,6 +89,7 @@ impl<'a> Writer<'a> {
         let mut writer = Writer {
             kernel,
             form,
+            cut,
             index: if wide { "long long" } else { "int" },
             part: false,
             varies: kernel.varies(),
@@ -157,17 +160,22 @@ impl<'a> Writer<'a> {
         (0..self.kernel.stores.len()).filter(|&s| self.everywhere(s) == everywhere).collect()
     }
 
+    /// The stores at every point that happen in a pass: all in one, the first that knows their values and after which no pass
+    /// reads what they may overwrite.
+    fn point_stores(&self, pass: usize) -> Vec<usize> {
+        let (stores, last) = (self.stores(true), self.last_stage());
+        let known =
+            stores.iter().map(|&s| self.stages[self.kernel.stores[s].value.index()]).max().unwrap_or(0);
+        if pass == known.max(last.saturating_sub(1)) { stores } else { vec![] }
+    }
+
     /// What a pass needs at a point, as far as it varies and no earlier pass has kept it, in order.
     fn closure(&self, pass: usize) -> Vec<usize> {
         let mut needed = vec![false; self.kernel.body.len()];
-        let roots: Vec<usize> = match pass == self.last_stage() {
-            true => self.stores(true).iter().map(|&s| self.kernel.stores[s].value.index()).collect(),
-            false => {
-                let operands = |&i: &usize| self.kernel.body[i].expr.operands();
-                self.reductions(pass).iter().flat_map(operands).map(ExprId::index).collect()
-            }
-        };
-        roots.iter().for_each(|&i| needed[i] = true);
+        let reductions = self.reductions(pass);
+        let operands = reductions.iter().flat_map(|&i| self.kernel.body[i].expr.operands());
+        let stored = self.point_stores(pass).into_iter().map(|s| self.kernel.stores[s].value);
+        operands.chain(stored).map(ExprId::index).for_each(|i| needed[i] = true);
         for i in (0..needed.len()).rev() {
             let before = self.kept[i].is_some_and(|p| p < pass);
             needed[i] &= self.varies[i];
@@ -178,10 +186,42 @@ impl<'a> Writer<'a> {
         (0..needed.len()).filter(|&i| needed[i]).collect()
     }
 
+    /// Groups of neighbouring points of what the threads of a group go over, and the points of each.
+    pub(super) fn groups(&self) -> (usize, usize) {
+        let span = self.cut.span(self.kernel.row_len());
+        let width = Tree::of(span).width;
+        (span / width, width)
+    }
+
+    /// The number of a thread among those that take groups in turn, and of how many.
+    fn lane(&self) -> (&'static str, usize) {
+        match (self.cut, self.form.threads_per_row()) {
+            (Cut::Lanes, _) => ("i0", Tree::of(self.kernel.row_len()).lanes),
+            (_, 1) => ("0", 1),
+            (_, threads) => ("lane", threads),
+        }
+    }
+
+    /// Begins what is done at point `v` of group `group` of a row or a piece: its number `r` in the row, and the reduced axes. The
+    /// number of scopes to close.
+    pub(super) fn open_point(&mut self, group: &str) -> usize {
+        let (n, width, index) = (self.kernel.row_len(), self.groups().1, self.index);
+        let (begin, short) = match self.cut {
+            Cut::Ranges(length) => (format!("i0 * {length} + "), !n.is_multiple_of(length)),
+            Cut::Whole | Cut::Lanes => (String::new(), false),
+        };
+        self.line(&format!("const {index} r = {begin}({group}) * {width} + v;"));
+        if short {
+            self.line(&format!("if (r < {n}) {{"));
+        }
+        self.axes(self.kernel.parallel..self.kernel.extents.len(), "r");
+        usize::from(short)
+    }
+
     /// Points of a row that each thread takes.
     fn points_per_thread(&self) -> usize {
-        let (n, width) = (self.kernel.row_len(), Tree::of(self.kernel.row_len()).width);
-        (n / width).div_ceil(self.form.threads_per_row()) * width
+        let (groups, width) = self.groups();
+        groups.div_ceil(self.lane().1) * width
     }
 
     /// Keeps loads and costly functions that two passes need, while registers last.
@@ -228,10 +268,10 @@ impl<'a> Writer<'a> {
                 self.line("const int lane = threadIdx.x;");
                 self.line(&looped(block, step));
             }
-            Form::Columns { .. } => {
+            Form::Columns { columns, .. } => {
                 // Threads beyond the last row work on it too, so that all meet at the barriers, and store nothing.
                 self.line(&format!(
-                    "const int column = threadIdx.x % {COLUMNS}, lane = threadIdx.x / {COLUMNS};"
+                    "const int column = threadIdx.x % {columns}, lane = threadIdx.x / {columns};"
                 ));
                 self.line(&format!(
                     "for ({index} first = {block} * {step}; first < {rows}; first += {stride} * {step}) {{"
@@ -298,7 +338,7 @@ impl<'a> Writer<'a> {
 
     /// The values that a pass needs at point `k` of a thread's points, computed or taken from where they were kept.
     pub(super) fn point_values(&mut self, pass: usize) {
-        let width = Tree::of(self.kernel.row_len()).width;
+        let width = self.groups().1;
         for i in self.closure(pass) {
             match self.kept[i] {
                 Some(p) if p < pass => {
@@ -316,8 +356,8 @@ impl<'a> Writer<'a> {
 
     /// Opens the loop over a thread's points `r` of a row; the number of scopes to close.
     pub(super) fn open_points(&mut self, pass: usize) -> usize {
-        let (n, threads, index) = (self.kernel.row_len(), self.form.threads_per_row(), self.index);
-        let width = Tree::of(n).width;
+        let (all, width) = self.groups();
+        let (lane, lanes) = self.lane();
         let keeps: Vec<usize> = (0..self.kept.len()).filter(|&i| self.kept[i] == Some(pass)).collect();
         let each = self.points_per_thread();
         for i in &keeps {
@@ -325,7 +365,6 @@ impl<'a> Writer<'a> {
             self.line(&format!("{t} k{i}[{each}];"));
         }
         let taken = self.closure(pass).iter().any(|&i| self.kept[i].is_some());
-        let lane = if threads == 1 { "0" } else { "lane" };
         let groups = each / width;
         let mut opened = 2;
         if taken {
@@ -336,15 +375,13 @@ impl<'a> Writer<'a> {
             self.line(&format!("#pragma unroll {}", 8 / width));
         }
         self.line(&format!("for (int g = 0; g < {groups}; ++g) {{"));
-        if !(n / width).is_multiple_of(threads) {
-            self.line(&format!("if ({lane} + g * {threads} < {}) {{", n / width));
+        if !all.is_multiple_of(lanes) {
+            self.line(&format!("if ({lane} + g * {lanes} < {all}) {{"));
             opened += 1;
         }
         self.line("#pragma unroll");
         self.line(&format!("for (int v = 0; v < {width}; ++v) {{"));
-        self.line(&format!("const {index} r = ({lane} + g * {threads}) * {width} + v;"));
-        self.axes(self.kernel.parallel..self.kernel.extents.len(), "r");
-        opened
+        opened + self.open_point(&format!("{lane} + g * {lanes}"))
     }
 
     fn reduce_pass(&mut self, pass: usize) {
@@ -359,18 +396,23 @@ impl<'a> Writer<'a> {
         self.reduce(pass, &reductions);
     }
 
+    /// The pass after the last reduction.
     fn store_pass(&mut self, pass: usize) {
-        let stores = self.stores(true);
-        if stores.is_empty() {
+        if self.point_stores(pass).is_empty() {
             return;
         }
         let opened = self.open_points(pass);
         self.point_values(pass);
+        self.store_points(pass);
+        (0..opened).for_each(|_| self.close());
+    }
+
+    /// What a pass stores at a point.
+    pub(super) fn store_points(&mut self, pass: usize) {
         let columns = matches!(self.form, Form::Columns { .. });
-        for s in stores {
+        for s in self.point_stores(pass) {
             self.store(s, if columns { "if (inside) " } else { "" });
         }
-        (0..opened).for_each(|_| self.close());
     }
 
     /// Stores of the row's own values, by one of its threads.

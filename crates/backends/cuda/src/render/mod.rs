@@ -19,8 +19,8 @@ mod reduce;
 pub(crate) mod scalar;
 pub(crate) mod split;
 
-pub use group::{BLOCK, Form};
-pub use parts::{Parts, render_parts};
+pub use group::{BLOCK, Cut, Form};
+pub use parts::{Part, Parts, render_parts};
 
 use onestep_ir::DType;
 use onestep_passes::schedule::{BufferId, LoopKernel};
@@ -90,7 +90,7 @@ pub fn render(
     dtype_of: &dyn Fn(BufferId) -> DType,
     name: &str,
 ) -> Result<CudaKernel, RenderError> {
-    let mut rendered = function(kernel, dtype_of, name, false)?;
+    let mut rendered = function(kernel, Cut::Whole, dtype_of, name, false)?;
     rendered.source = prelude::of(&rendered.source) + &rendered.source;
     Ok(rendered)
 }
@@ -99,15 +99,18 @@ pub fn render(
 /// number of the block and of the blocks.
 fn function(
     kernel: &LoopKernel,
+    cut: Cut,
     dtype_of: &dyn Fn(BufferId) -> DType,
     name: &str,
     part: bool,
 ) -> Result<CudaKernel, RenderError> {
     check::name(name)?;
     check::kernel(kernel, dtype_of)?;
-    let (kernel, form) = group::arrange(kernel.collapsed(false));
+    // The axis of pieces stays by itself.
+    let kernel = if cut == Cut::Whole { kernel.collapsed(false) } else { kernel.clone() };
+    let (kernel, form) = group::arrange(kernel, cut);
     let wide = domain::needs_64_bits(&kernel)?;
-    let rendered = emit::emit(&kernel, form, wide, dtype_of, name, part);
+    let rendered = emit::emit(&kernel, (form, cut), wide, dtype_of, name, part);
     match rendered.shared_bytes as usize / (group::BLOCK * 8) {
         count if count > MOST_REDUCTIONS => Err(RenderError::TooManyReductions { count }),
         _ => Ok(rendered),
