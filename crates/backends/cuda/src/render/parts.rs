@@ -2,8 +2,7 @@
 //!
 //! Parts that differ in their buffers alone (the updates of equal parameters) are one function, called for each.
 
-use super::{BLOCK, RenderError, function, prelude, scalar};
-use onestep_ir::DType;
+use super::{BLOCK, Buffers, RenderError, function, prelude, scalar};
 use onestep_passes::schedule::{BufferId, Expr, LoopKernel};
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -24,19 +23,19 @@ pub struct Parts {
     pub parameters: Vec<BufferId>,
 }
 
-/// Renders `kernels` as the CUDA function `name`. The text names no buffer: it is the same for equal kernels over others.
-pub fn render_parts(
-    kernels: &[LoopKernel],
-    dtype_of: &dyn Fn(BufferId) -> DType,
-    name: &str,
-) -> Result<Parts, RenderError> {
+/// Renders `kernels`, which have blocks of one size, as the CUDA function `name`. The text names no buffer: it is the same for equal kernels over others.
+pub fn render_parts(kernels: &[LoopKernel], buffers: Buffers<'_>, name: &str) -> Result<Parts, RenderError> {
     let mut parameters: Vec<BufferId> = vec![];
     let (mut functions, mut calls) = (String::new(), String::new());
     let mut known: HashMap<String, usize> = HashMap::new();
-    let (mut grid, mut shared_bytes) = (0, 0);
+    let (mut grid, mut threads, mut shared_bytes) = (0, BLOCK as u32, 0);
     for kernel in kernels {
-        let (own, buffers) = numbered(kernel);
-        let part = function(&own, &|b| dtype_of(buffers[b.index()]), FUNCTION, true)?;
+        let (own, names) = numbered(kernel);
+        let numbered = Buffers {
+            dtype: &|b| (buffers.dtype)(names[b.index()]),
+            aligned: &|b| (buffers.aligned)(names[b.index()]),
+        };
+        let part = function(&own, numbered, FUNCTION, true)?;
         let next = known.len();
         let which = *known.entry(part.source.clone()).or_insert(next);
         if which == next {
@@ -46,7 +45,7 @@ pub fn render_parts(
             .parameters
             .iter()
             .map(|b| {
-                let buffer = buffers[b.index()];
+                let buffer = names[b.index()];
                 let place = parameters.iter().position(|p| *p == buffer).unwrap_or(parameters.len());
                 if place == parameters.len() {
                     parameters.push(buffer);
@@ -56,6 +55,7 @@ pub fn render_parts(
             .collect();
         let (first, blocks) = (grid, part.grid[0]);
         grid += blocks;
+        threads = part.block[0];
         shared_bytes = shared_bytes.max(part.shared_bytes);
         let _ = writeln!(
             calls,
@@ -66,10 +66,10 @@ pub fn render_parts(
     let list: Vec<String> = parameters
         .iter()
         .enumerate()
-        .map(|(i, b)| format!("{}* p{i}", scalar::storage(dtype_of(*b))))
+        .map(|(i, b)| format!("{}* p{i}", scalar::storage((buffers.dtype)(*b))))
         .collect();
     let source = format!(
-        "{}{functions}extern \"C\" __global__ void __launch_bounds__({BLOCK}) {name}({}) {{\n  const int block = (int)blockIdx.x;\n{calls}}}\n",
+        "{}{functions}extern \"C\" __global__ void __launch_bounds__({threads}) {name}({}) {{\n  const int block = (int)blockIdx.x;\n{calls}}}\n",
         prelude::of(&functions),
         list.join(", ")
     );

@@ -1,7 +1,7 @@
 //! The text of a reduction pass: each thread's partial results, then the tree that [`group`](super::group) describes.
 
 use super::emit::Writer;
-use super::group::{BLOCK, COLUMNS, Form, Tree, WARP};
+use super::group::{COLUMNS, Form, Tree, WARP};
 use super::scalar;
 use onestep_ir::DType;
 use onestep_ir::ops::ReduceKind;
@@ -20,13 +20,13 @@ impl Writer<'_> {
         match self.form {
             Form::Thread => {}
             Form::Warp => reductions.iter().for_each(|r| self.halves(r, WARP / 2)),
-            Form::Block => {
+            Form::Block { lanes } => {
                 self.share(reductions);
                 // Lanes equal modulo 32, in order. Every warp does the same and so knows the result.
                 for r in reductions {
                     let part = |w: &str| format!("s{}[{w}lane % {WARP}]", r.0);
                     self.line(&format!("p{} = {};", r.0, part("")));
-                    self.line(&format!("for (int w = 1; w < {}; ++w) {{", BLOCK / WARP));
+                    self.line(&format!("for (int w = 1; w < {}; ++w) {{", lanes / WARP));
                     self.fold(r, &part(&format!("w * {WARP} + ")));
                     self.close();
                 }
@@ -55,12 +55,9 @@ impl Writer<'_> {
             let start = scalar::identity(*kind, *dtype);
             self.line(&format!("{} p{i} = {start};", scalar::c_type(*dtype)));
         }
-        let opened = self.open_points(pass);
-        self.point_values(pass);
-        for r in reductions {
-            self.fold(r, &format!("e{}", r.2.0));
-        }
-        (0..opened).for_each(|_| self.close());
+        self.points(pass, |writer| {
+            reductions.iter().for_each(|r| writer.fold(r, &format!("e{}", r.2.0)));
+        });
     }
 
     /// `each` partial results in a thread, of lanes equal modulo 32, made one in order.
@@ -126,7 +123,7 @@ impl Writer<'_> {
         }
         self.stage_shared = true;
         for (slot, (i, _, _, dtype)) in reductions.iter().enumerate() {
-            let (t, at) = (scalar::c_type(*dtype), slot * BLOCK);
+            let (t, at) = (scalar::c_type(*dtype), slot * self.form.threads());
             self.line(&format!("{t}* const s{i} = ({t}*)(shared + {at});"));
             self.line(&format!("s{i}[threadIdx.x] = p{i};"));
         }
