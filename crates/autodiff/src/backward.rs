@@ -128,7 +128,7 @@ pub(crate) fn sweep<'g>(
 
     let mut cotangents: HashMap<ValueId, Tensor<'g>> = HashMap::new();
     let add = |to: &mut HashMap<ValueId, Tensor<'g>>, v: ValueId, c: Tensor<'g>| {
-        let sum = to.get(&v).map_or(c, |before| *before + c);
+        let sum = to.get(&v).map_or(c, |before| scattered_onto(g, *before, c).unwrap_or_else(|| *before + c));
         to.insert(v, sum);
     };
     for (v, (_, c)) in output_ids.iter().zip(outputs) {
@@ -165,6 +165,32 @@ pub(crate) fn sweep<'g>(
         .zip(wrt)
         .map(|(v, x)| cotangents.get(v).copied().or_else(|| reached.contains(v).then(|| zeros(*x))))
         .collect())
+}
+
+/// The sum of two cotangents, where the second scatters onto zeros: it scatters onto the first as well, without the zeros. So
+/// the gradient of a table that is looked up and multiplied with, such as a tied embedding, is written once.
+fn scattered_onto<'g>(g: &'g GraphBuilder, before: Tensor<'g>, c: Tensor<'g>) -> Option<Tensor<'g>> {
+    let (value, ty) = (c.value()?, before.ty()?);
+    let (scatter, [indices, updates]) = g.with_graph(|graph| {
+        let node = graph.def(value).filter(|_| *graph.ty(value) == ty)?;
+        let (Op::ScatterAdd(scatter), [base, rest @ ..]) = (&node.op, &node.operands[..]) else {
+            return None;
+        };
+        let rest: [ValueId; 2] = rest.try_into().ok()?;
+        is_zeros(graph, *base).then_some((*scatter, rest))
+    })?;
+    Some(g.emit1(scatter, &[before, g.tensor(indices), g.tensor(updates)]))
+}
+
+/// Whether every element of a value is the number 0.
+fn is_zeros(graph: &Graph, v: ValueId) -> bool {
+    match graph.def(v) {
+        Some(Node { op: Op::Constant(c), .. }) => c.as_splat() == Some(0.0),
+        Some(Node { op: Op::Broadcast(_) | Op::Cast(_) | Op::Reshape(_), operands, .. }) => {
+            is_zeros(graph, operands[0])
+        }
+        _ => false,
+    }
 }
 
 /// What one node passes back to its operands.

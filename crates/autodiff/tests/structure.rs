@@ -34,6 +34,37 @@ fn tied_frozen_and_unused() {
     assert_eq!(out[0], [13.0, 24.0]);
 }
 
+/// The gradient of a table that is looked up and multiplied with is one scatter onto the product's part.
+#[test]
+fn a_tied_table_is_scattered_onto() {
+    let g = GraphBuilder::new("table");
+    let (table, ids) = (g.input("w", DType::F64, [3, 2]), g.input("i", DType::I32, [4]));
+    let logits = table.gather(0, ids).matmul_t(table, false, true);
+    let d = gradients(&g, (logits * logits).sum_all(), &[table]).unwrap()[0].unwrap();
+    g.output("d", d);
+    let graph = g.build().unwrap();
+    let last = graph.def(graph.outputs[0].value).unwrap();
+    let base = graph.def(last.operands[0]).unwrap();
+    assert_eq!([last.op.rule().name(), base.op.rule().name()], ["scatter_add", "matmul"]);
+
+    let w = [0.5, -1.0, 2.0, 0.25, 1.5, 0.75];
+    let ids = [2usize, 0, 2, 2];
+    let loss = |w: &[f64]| {
+        let row = |i: usize| &w[2 * i..2 * i + 2];
+        let dot = |i: usize, j: usize| row(i).iter().zip(row(j)).map(|(a, b)| a * b).sum::<f64>();
+        ids.iter().flat_map(|&i| (0..3).map(move |j| (i, j))).map(|(i, j)| dot(i, j).powi(2)).sum::<f64>()
+    };
+    let integers = Dense::from_ints(DType::I32, &[4], ids.iter().map(|&i| i as i64).collect());
+    let got = &outputs(&graph, &[Dense::from_reals(DType::F64, &[3, 2], w.to_vec()), integers])[0];
+    for (n, got) in got.iter().enumerate() {
+        let at = |h: f64| {
+            loss(&w.iter().enumerate().map(|(i, x)| if i == n { x + h } else { *x }).collect::<Vec<_>>())
+        };
+        let slope = (at(1e-5) - at(-1e-5)) / 2e-5;
+        assert!((got - slope).abs() < 1e-6 * slope.abs().max(1.0), "{got} not {slope}");
+    }
+}
+
 /// Only what lies between is visited: no cotangent for the data, none behind it.
 #[test]
 fn only_paths_are_visited() {

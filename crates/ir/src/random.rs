@@ -19,8 +19,12 @@ pub fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
 /// Element `index` of a stream at a step: word `index % 4` of the block whose counter is
 /// `(index / 4, step, stream low, stream high)`. A tensor has at most 2^34 elements.
 pub fn draw(key: [u32; 2], stream: u64, step: u32, index: u64) -> u32 {
-    let words = philox([(index / 4) as u32, step, stream as u32, (stream >> 32) as u32], key);
-    words[(index % 4) as usize]
+    block(key, stream, step, index / 4)[(index % 4) as usize]
+}
+
+/// Elements `4 · number` to `4 · number + 3` of a stream at a step.
+pub fn block(key: [u32; 2], stream: u64, step: u32, number: u64) -> [u32; 4] {
+    philox([number as u32, step, stream as u32, (stream >> 32) as u32], key)
 }
 
 /// 32 random bits as a real in [0, 1): the top 24 bits, so that the value is exact in `f32`.

@@ -91,6 +91,9 @@ impl<'a> Explain<'a> {
                     kernel.unwrap_or(0)
                 );
             }
+            Role::Recomputed => out.push_str(
+                "\n  Computed again in each kernel that reads it: that moves fewer bytes than storing it.",
+            ),
             Role::Stored => {
                 let _ = write!(
                     out,
@@ -153,7 +156,8 @@ impl<'a> Explain<'a> {
         let (p, g) = (self.provenance, self.graph());
         let kernel = &self.schedule.kernels[k];
         let (members, cost) = (self.members(k), kernel.cost(self.schedule));
-        let fused = members.iter().filter(|v| p.roles[v.index()] == Role::Fused).count();
+        let stored = |v: &&ValueId| p.roles[v.index()] == Role::Stored;
+        let fused = members.iter().filter(|v| !stored(v)).count();
         let what = describe(kernel);
         let mut out = format!(
             "k{k}: {what}\n  {} operations, {} bytes read, {} bytes written",
@@ -174,7 +178,7 @@ impl<'a> Explain<'a> {
             members.len()
         );
         for &v in &members {
-            let kept = if p.roles[v.index()] == Role::Fused { "in registers" } else { "stored" };
+            let kept = if stored(&&v) { "stored" } else { "in registers" };
             let loc = self.loc(v).map(|l| format!("  from {l}")).unwrap_or_default();
             let _ = write!(out, "\n    {}  {kept}{loc}", self.head(v));
         }

@@ -21,6 +21,12 @@ pub trait Target {
     /// Whether the matmul takes this loop kernel as its epilogue.
     fn takes_epilogue(&self, matmul: &MatmulKernel, epilogue: &LoopKernel) -> bool;
 
+    /// Whether a kernel had better compute a value again than load it: by so many simple operations and functions, such as
+    /// `exp`, for each element, from `loaded` bytes in place of its `own`, which are at least as many.
+    fn recomputes(&self, operations: usize, functions: usize, loaded: usize, own: usize) -> bool {
+        operations <= 4 && functions == 0 && loaded < own
+    }
+
     /// The largest body of a loop kernel, in expressions.
     fn max_body(&self) -> usize {
         160

@@ -33,6 +33,11 @@ impl Target for CudaTarget {
         false
     }
 
+    /// A processor makes some 15 operations in the time of a byte.
+    fn recomputes(&self, operations: usize, functions: usize, _: usize, _: usize) -> bool {
+        operations + 8 * functions <= 48
+    }
+
     /// Addresses that a warp reads together begin at multiples of this.
     fn alignment(&self) -> usize {
         256

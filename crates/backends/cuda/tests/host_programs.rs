@@ -7,7 +7,11 @@
 #[path = "../examples/graph_check/cases.rs"]
 mod cases;
 
+#[path = "host/instructions.rs"]
+mod instructions;
+
 use cases::Case;
+use instructions::on_host;
 use onestep_cuda::code::{Address, Code, Space, Step};
 use onestep_cuda::lower::lower;
 use onestep_ir::{Array, DType};
@@ -140,8 +144,11 @@ fn program_text(cases: &[Case], codes: &[Code]) -> String {
     });
     for (name, k) in kernels {
         let shared = k.shared_bytes / 8 + 1;
-        let _ =
-            write!(text, "namespace n_{name} {{\nlong long shared[{shared}];\n{}}}\n", on_host(&k.source));
+        let _ = write!(
+            text,
+            "namespace n_{name} {{\nalignas(16) long long shared[{shared}];\n{}}}\n",
+            on_host(&k.source)
+        );
     }
     for (i, (case, code)) in cases.iter().zip(codes).enumerate() {
         let s = &case.compiled.schedule;
@@ -163,11 +170,15 @@ fn program_text(cases: &[Case], codes: &[Code]) -> String {
         for (_, step) in &code.steps {
             match step {
                 Step::Launch { kernel, grid, arguments } => {
-                    let name = &code.kernels[*kernel].name;
+                    let k = &code.kernels[*kernel];
+                    let (name, threads) = (&k.name, k.threads);
                     let list: Vec<String> =
                         arguments.iter().map(|a| format!("Any{{{}}}", address(a))).collect();
-                    let _ =
-                        writeln!(text, "launch({grid}, [&] {{ n_{name}::{name}({}); }});", list.join(", "));
+                    let _ = writeln!(
+                        text,
+                        "launch({grid}, {threads}, [&] {{ n_{name}::{name}({}); }});",
+                        list.join(", ")
+                    );
                 }
                 Step::Copy { from, to, bytes } => {
                     let _ = writeln!(text, "memmove({}, {}, {bytes});", address(to), address(from));
@@ -198,12 +209,4 @@ fn address(a: &Address) -> String {
         Space::Body(_) => unreachable!("iterations have real addresses"),
     };
     format!("({area}.data() + {})", a.offset)
-}
-
-/// The conversions that are instructions of the device, by functions of the shim.
-fn on_host(source: &str) -> String {
-    source
-        .replace("asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(x) : \"h\"(h))", "x = host_from_f16(h)")
-        .replace("asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(x))", "h = host_to_f16(x)")
-        .replace("asm(\"cvt.rn.bf16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(x))", "h = host_to_bf16(x)")
 }

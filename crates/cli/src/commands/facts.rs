@@ -85,6 +85,7 @@ fn role(role: Role) -> &'static str {
         Role::Inlined => "inlined",
         Role::View => "view",
         Role::Fused => "fused",
+        Role::Recomputed => "recomputed",
         Role::Stored => "stored",
     }
 }

@@ -114,7 +114,7 @@ pub struct Buffer {
 /// What became of a value.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Value {
-    /// `given`, `constant`, `inlined`, `view`, `fused` or `stored`.
+    /// `given`, `constant`, `inlined`, `view`, `fused`, `recomputed` or `stored`.
     pub role: &'static str,
     /// The op that gives it; for inputs and states, their name.
     pub op: String,

@@ -93,7 +93,7 @@ const fromSource = (n) => {
 };
 const ROLES = {
   given: "there when the call begins", constant: "a constant beside the program",
-  inlined: "computed wherever it is read", view: "a view: it costs nothing",
+  inlined: "computed wherever it is read", recomputed: "computed again in each kernel that reads it", view: "a view: it costs nothing",
   fused: "stays in registers", stored: "written to memory",
 };
 const bufferLine = (b) => {
@@ -336,7 +336,7 @@ const showKernel = (i) => {
   kernel = i;
   kernelList.paint();
   const roles = k[VALUES].map((v) => (facts.values[v] || [])[0]);
-  const fused = roles.filter((r) => r === "fused").length;
+  const fused = roles.filter((r) => r === "fused" || r === "recomputed").length;
   const dl = el("dl", "facts");
   fact(dl, "Operations", si(k[FLOPS]) + "FLOP");
   fact(dl, "Read", bytes(k[READ]));

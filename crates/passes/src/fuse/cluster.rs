@@ -17,8 +17,8 @@
 use super::analysis::{Analysis, Kind, Reader, costly};
 use super::index::through;
 use crate::schedule::{Affine, Bound};
-use onestep_ir::Op;
-use std::collections::BTreeMap;
+use onestep_ir::{Op, ValueId};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A node's place in a cluster.
 #[derive(Clone, Debug)]
@@ -129,6 +129,14 @@ pub struct Clusters<'a, 'g> {
     pub of: Vec<Option<usize>>,
     /// By node position.
     pub readers: Vec<Vec<Reader>>,
+    /// By node position: whether readers in other kernels compute it again, so that it is not stored.
+    pub again: Vec<bool>,
+    /// Maps on the way to such values, which any kernel may compute.
+    pub through: BTreeSet<usize>,
+    /// What is stored for such values alone.
+    pub kept: BTreeSet<usize>,
+    /// By parameter of the graph: the clusters that read it for such values.
+    pub late: BTreeMap<ValueId, BTreeSet<usize>>,
 }
 
 impl<'a, 'g> Clusters<'a, 'g> {
@@ -136,7 +144,16 @@ impl<'a, 'g> Clusters<'a, 'g> {
     pub fn form(a: &'a Analysis<'g>, merge: bool) -> Clusters<'a, 'g> {
         let n = a.nodes.len();
         let readers = (0..n).map(|at| a.readers(at)).collect();
-        let mut c = Clusters { a, list: vec![], of: vec![None; n], readers };
+        let mut c = Clusters {
+            a,
+            list: vec![],
+            of: vec![None; n],
+            readers,
+            again: vec![false; n],
+            through: BTreeSet::new(),
+            kept: BTreeSet::new(),
+            late: BTreeMap::new(),
+        };
         for at in (0..n).rev() {
             let kernel = match a.kinds[at] {
                 Kind::Reduce => true,
@@ -149,6 +166,7 @@ impl<'a, 'g> Clusters<'a, 'g> {
         }
         if merge {
             c.join_siblings();
+            c.choose_recomputed();
         }
         c
     }
@@ -349,7 +367,7 @@ impl<'a, 'g> Clusters<'a, 'g> {
 
     /// Whether member `at` of cluster `id` is stored.
     pub fn stored(&self, at: usize, id: usize) -> bool {
-        self.is_output(at, &self.list[id])
+        (self.is_output(at, &self.list[id]) && !self.again[at]) || self.kept.contains(&at)
     }
 }
 

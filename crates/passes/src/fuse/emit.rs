@@ -16,6 +16,7 @@ type Key = (ValueId, Vec<Affine>, Vec<Bound>);
 /// The state of one kernel's emission.
 pub struct Emit<'e, 'g> {
     a: &'e Analysis<'g>,
+    clusters: &'e Clusters<'e, 'g>,
     cluster: &'e Cluster,
     buffer: &'e dyn Fn(ValueId) -> Option<BufferId>,
     body: Vec<TypedExpr>,
@@ -45,8 +46,15 @@ impl<'e, 'g> Emit<'e, 'g> {
         buffer: &'e dyn Fn(ValueId) -> Option<BufferId>,
     ) -> Result<LoopKernel, NeedsBuffer> {
         let cluster = &clusters.list[id];
-        let mut e =
-            Emit { a, cluster, buffer, body: vec![], known: HashMap::new(), interned: HashMap::new() };
+        let mut e = Emit {
+            a,
+            clusters,
+            cluster,
+            buffer,
+            body: vec![],
+            known: HashMap::new(),
+            interned: HashMap::new(),
+        };
         let mut stores = vec![];
         let rank = cluster.extents.len();
         for (&at, m) in &cluster.members {
@@ -129,7 +137,7 @@ impl<'e, 'g> Emit<'e, 'g> {
         let Some(at) = a.def[v.index()] else { return Err(NeedsBuffer(v)) };
         let node = a.nodes[at];
         let member = self.cluster.members.get(&at);
-        if member.is_none() && !a.inlined(at) {
+        if member.is_none() && !a.inlined(at) && !self.clusters.through.contains(&at) {
             return Err(NeedsBuffer(v));
         }
         let expr = match &node.op {

@@ -114,6 +114,8 @@ pub enum Role {
     View,
     /// Computed in a kernel and kept in registers.
     Fused,
+    /// Computed in a kernel, and again in each other one that reads it.
+    Recomputed,
     /// Computed in a kernel and stored.
     Stored,
 }
@@ -183,6 +185,7 @@ pub fn provenance(
                 let i = v.index();
                 p.kernels[i] = unit(at).and_then(|u| kernel_of.get(&u)).copied();
                 p.roles[i] = match (p.kernels[i], p.buffers[i]) {
+                    (_, None) if lower.clusters.again[at] => Role::Recomputed,
                     (Some(_), Some(_)) => Role::Stored,
                     (Some(_), None) => Role::Fused,
                     (None, Some(_)) => Role::Constant,

@@ -4,7 +4,8 @@
 //! 2. `cluster`: maps and reductions are grouped; each group becomes one loop kernel. `union` makes one group of two.
 //! 3. `emit`: each group is written as a loop kernel. When an index turns out not to be affine, the value in question is
 //!    given a buffer, and fusion starts over.
-//! 4. Matmuls take a loop kernel as their epilogue where the target allows it; and the kernels get an order: `order`.
+//! 4. `recompute`: values that others read are computed again there, where that moves fewer bytes.
+//! 5. Matmuls take a loop kernel as their epilogue where the target allows it; and the kernels get an order: `order`.
 //!
 //! The regions of scans become schedules first, each as a program of its own: `scan`.
 //!
@@ -16,6 +17,7 @@ mod emit;
 mod explain;
 mod index;
 mod order;
+mod recompute;
 mod scan;
 mod union;
 
@@ -242,6 +244,9 @@ impl<'a, 'g> Lower<'a, 'g> {
                 lacking.extend(self.whole(self.a.nodes[at].operands[0]).err().map(|NeedsBuffer(v)| v));
                 continue;
             }
+            if matches!(unit, Unit::Cluster(id) if self.clusters.is_idle(id)) {
+                continue;
+            }
             match self.kernel(unit, &hosts) {
                 Ok(kernel) => kernels.push(kernel),
                 Err(NeedsBuffer(v)) => lacking.push(v),
@@ -286,6 +291,9 @@ impl<'a, 'g> Lower<'a, 'g> {
 
     /// The cluster as an epilogue of the matmul, if it has that form and the target takes it.
     fn epilogue(&self, at: usize, id: usize) -> Result<Option<(MatmulKernel, LoopKernel)>, NeedsBuffer> {
+        if self.clusters.is_idle(id) {
+            return Ok(None);
+        }
         let mut matmul = self.matmul(at)?;
         let (batch, m, n, _) = matmul.sizes();
         let buffer = |v: ValueId| self.of.get(&v).copied();

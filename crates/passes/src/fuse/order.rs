@@ -121,7 +121,12 @@ impl Lower<'_, '_> {
                 continue;
             };
             let readers = self.a.kernels_reading(self.a.graph.states[update.state].value);
-            let others = readers.into_iter().filter_map(unit).filter(|r| *r != writer);
+            let again = self.clusters.late.get(&self.a.graph.states[update.state].value);
+            let again = again.into_iter().flatten().map(|id| match hosts.get(id) {
+                Some(&host) => Unit::Node(host),
+                None => Unit::Cluster(*id),
+            });
+            let others = readers.into_iter().filter_map(unit).chain(again).filter(|r| *r != writer);
             better_first.entry(writer).or_default().extend(others);
         }
         let mut ready: BTreeSet<(usize, Unit)> =

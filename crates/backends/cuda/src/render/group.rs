@@ -6,12 +6,19 @@
 //! This [`Tree`] follows from the row's length alone and every form keeps to it, so the bits of a reduction do not tell which
 //! form computed it.
 
-use onestep_passes::schedule::{Expr, LoopKernel};
+use super::Buffers;
+use onestep_passes::schedule::{Expr, LoopKernel, TypedExpr};
 
-/// Threads of a block.
+/// Threads of a block, but for those that take long rows.
 pub const BLOCK: usize = 256;
+/// Threads of a block that takes a long row. What it keeps of it leaves room for two blocks on a multiprocessor.
+const LARGE_BLOCK: usize = 512;
 /// Threads of a warp.
 pub const WARP: usize = 32;
+/// Points of a row, without reductions, that is worth a block.
+const LONG_ROW: usize = 8192;
+/// Bytes of a group of neighbouring points in its widest operand, at most, where no reduction says what a group is.
+const GROUP_BYTES: usize = 16;
 /// Multiprocessors of a large device.
 const PROCESSORS: usize = 132;
 /// The most blocks of a launch; more rows are taken in a stride.
@@ -28,8 +35,11 @@ pub enum Form {
     Thread,
     /// A warp takes a row along which memory is contiguous.
     Warp,
-    /// A block takes such a row.
-    Block,
+    /// A block takes such a row, with a thread for each lane.
+    Block {
+        /// Partial results of a row.
+        lanes: usize,
+    },
     /// A block takes `columns` rows that are neighbours in memory, `256 / columns` threads each: reductions of columns.
     Columns {
         /// Partial results of a row.
@@ -75,7 +85,8 @@ impl Tree {
         let lanes = match n {
             0..=8 => 1,
             9..=1024 => WARP,
-            _ => BLOCK,
+            1025..=16_384 => BLOCK,
+            _ => LARGE_BLOCK,
         };
         let most = if lanes == 1 { 8 } else { 4 };
         let fits = |w: &usize| *w <= most && n.is_multiple_of(*w) && w * lanes <= n;
@@ -89,21 +100,37 @@ impl Form {
         match self {
             Form::Thread => BLOCK,
             Form::Warp => BLOCK / WARP,
-            Form::Block => 1,
+            Form::Block { .. } => 1,
             Form::Columns { columns, .. } => columns,
+        }
+    }
+
+    /// Threads of a block.
+    pub fn threads(self) -> usize {
+        match self {
+            Form::Block { lanes } => lanes,
+            _ => BLOCK,
         }
     }
 
     /// Threads that take a row.
     pub fn threads_per_row(self) -> usize {
-        BLOCK / self.rows_per_block()
+        self.threads() / self.rows_per_block()
+    }
+
+    /// Neighbouring points of a row of `n` that a thread takes at a time.
+    pub fn width(self, n: usize) -> usize {
+        match self {
+            Form::Columns { .. } => 1,
+            _ => Tree::of(n).width,
+        }
     }
 
     /// Whether the threads of a row meet in shared memory.
     pub fn shares(self) -> bool {
         match self {
             Form::Thread | Form::Warp => false,
-            Form::Block | Form::Columns { .. } => self.threads_per_row() > 1,
+            Form::Block { .. } | Form::Columns { .. } => self.threads_per_row() > 1,
         }
     }
 
@@ -113,10 +140,24 @@ impl Form {
     }
 }
 
-/// Chooses the form. For columns, the parallel axis along which memory is contiguous becomes the last.
-pub fn arrange(mut k: LoopKernel, cut: Cut) -> (LoopKernel, Form) {
+/// Chooses the form. Without reduced axes, a group of neighbouring points becomes a row.
+pub fn arrange(mut k: LoopKernel, cut: Cut, buffers: Buffers<'_>) -> (LoopKernel, Form) {
+    let reduces = k.body.iter().any(|e| matches!(e.expr, Expr::Reduce(..)));
+    if k.extents.len() == k.parallel && !reduces {
+        if let Some(lanes) = lanes_of_rows(&k) {
+            k.parallel -= 1;
+            return (k, Form::Block { lanes });
+        }
+        return (in_groups(k, buffers), Form::Thread);
+    }
+    arrange_rows(k, cut)
+}
+
+/// Chooses the form of a kernel with reduced axes. For columns, the parallel axis along which memory is contiguous becomes the
+/// last.
+pub fn arrange_rows(mut k: LoopKernel, cut: Cut) -> (LoopKernel, Form) {
     let lanes = Tree::of(cut.span(k.row_len())).lanes;
-    if lanes == 1 || k.extents.len() == k.parallel || cut == Cut::Lanes {
+    if lanes == 1 || cut == Cut::Lanes {
         return (k, Form::Thread);
     }
     // How many of the loads that vary along a row step by one element along this axis.
@@ -140,7 +181,7 @@ pub fn arrange(mut k: LoopKernel, cut: Cut) -> (LoopKernel, Form) {
             (k, Form::Columns { lanes, columns })
         }
         _ if lanes == WARP => (k, Form::Warp),
-        _ => (k, Form::Block),
+        _ => (k, Form::Block { lanes }),
     }
 }
 
@@ -150,4 +191,37 @@ fn columns(rows: usize, lanes: usize) -> usize {
     // A thread that takes a row has all its partial results in registers.
     let widest = if lanes == WARP { BLOCK } else { WARP };
     [widest, WARP].into_iter().find(enough).unwrap_or(FEWEST_COLUMNS)
+}
+
+/// Where no axis is reduced but the last is long, and something is loaded that all its points share: lanes for a block that takes
+/// them as a row, and so loads and computes that once.
+fn lanes_of_rows(k: &LoopKernel) -> Option<usize> {
+    let (&n, outer) = k.extents.split_last()?;
+    let shared = |e: &TypedExpr| match &e.expr {
+        Expr::Load { access, .. } => access.place.coefs.last() == Some(&0),
+        _ => false,
+    };
+    (n >= LONG_ROW && !outer.is_empty() && k.body.iter().any(shared)).then(|| Tree::of(n).lanes)
+}
+
+/// Cuts the last axis in groups, so many points that those of the widest operand along it are 16 bytes.
+fn in_groups(mut k: LoopKernel, buffers: Buffers<'_>) -> LoopKernel {
+    let loads = k.body.iter().filter_map(|e| match &e.expr {
+        Expr::Load { access, .. } => Some(access),
+        _ => None,
+    });
+    let along = loads.chain(k.stores.iter().map(|s| &s.access)).filter(|a| a.place.coefs.last() == Some(&1));
+    let widest = along.map(|a| (buffers.dtype)(a.buffer).size()).max();
+    let (Some(widest), Some(&extent)) = (widest, k.extents.last()) else { return k };
+    let fits = |w: &usize| w * widest <= GROUP_BYTES && extent.is_multiple_of(*w) && extent > 0;
+    let Some(width) = [8, 4, 2].into_iter().find(fits) else { return k };
+    let last = k.extents.len() - 1;
+    k.extents[last] = extent / width;
+    k.extents.push(width);
+    k.for_each_affine(|a| {
+        let step = a.coefs[last];
+        a.coefs[last] = step.saturating_mul(width as i64);
+        a.coefs.push(step);
+    });
+    k
 }

@@ -2,8 +2,7 @@
 //!
 //! Parts that differ in their buffers alone (the updates of equal parameters) are one function, called for each.
 
-use super::{BLOCK, Cut, RenderError, function, prelude, scalar};
-use onestep_ir::DType;
+use super::{BLOCK, Buffers, Cut, Form, RenderError, function, group, prelude, scalar};
 use onestep_passes::schedule::{BufferId, Expr, LoopKernel};
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -26,6 +25,15 @@ impl From<LoopKernel> for Part {
     }
 }
 
+impl Part {
+    /// The kernel with its axes as its form wants them, and the form.
+    pub(super) fn arranged(&self, buffers: Buffers<'_>) -> (LoopKernel, Form) {
+        // The axis of pieces stays by itself.
+        let kernel = if self.cut == Cut::Whole { self.kernel.collapsed(false) } else { self.kernel.clone() };
+        group::arrange(kernel, self.cut, buffers)
+    }
+}
+
 /// A launch of several loop kernels.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Parts {
@@ -39,28 +47,29 @@ pub struct Parts {
     pub parameters: Vec<BufferId>,
 }
 
-/// Renders `list` as the CUDA function `name`. The text names no buffer: it is the same for equal kernels over others.
-pub fn render_parts(
-    list: &[Part],
-    dtype_of: &dyn Fn(BufferId) -> DType,
-    name: &str,
-) -> Result<Parts, RenderError> {
+/// Renders `list`, which have blocks of one size, as the CUDA function `name`. The text names no buffer: it is the same for equal
+/// kernels over others.
+pub fn render_parts(list: &[Part], buffers: Buffers<'_>, name: &str) -> Result<Parts, RenderError> {
     let mut parameters: Vec<BufferId> = vec![];
     let (mut functions, mut called) = (String::new(), Vec::<Called>::new());
     let mut known: HashMap<String, usize> = HashMap::new();
-    let mut shared_bytes = 0;
+    let (mut threads, mut shared_bytes) = (BLOCK as u32, 0);
     for Part { kernel, cut } in list {
-        let (own, buffers) = numbered(kernel);
-        let part = function(&own, *cut, &|b| dtype_of(buffers[b.index()]), FUNCTION, true)?;
+        let (kernel, names) = numbered(kernel);
+        let numbered = Buffers {
+            dtype: &|b| (buffers.dtype)(names[b.index()]),
+            aligned: &|b| (buffers.aligned)(names[b.index()]),
+        };
+        let part = function(&Part { kernel, cut: *cut }, numbered, FUNCTION, true)?;
         let next = known.len();
         let which = *known.entry(part.source.clone()).or_insert(next);
         if which == next {
             functions += &part.source.replacen(FUNCTION, &format!("part{which}"), 1);
-            let types = part.parameters.iter().map(|b| scalar::storage(dtype_of(buffers[b.index()])));
+            let types = part.parameters.iter().map(|b| scalar::storage((numbered.dtype)(*b)));
             called.push(Called { blocks: part.grid[0], types: types.collect(), calls: vec![] });
         }
         let arguments = part.parameters.iter().map(|b| {
-            let buffer = buffers[b.index()];
+            let buffer = names[b.index()];
             let place = parameters.iter().position(|p| *p == buffer).unwrap_or(parameters.len());
             if place == parameters.len() {
                 parameters.push(buffer);
@@ -68,6 +77,7 @@ pub fn render_parts(
             format!("p{place}")
         });
         called[which].calls.push(arguments.collect());
+        threads = part.block[0];
         shared_bytes = shared_bytes.max(part.shared_bytes);
     }
     let (mut grid, mut calls) = (0, String::new());
@@ -79,10 +89,10 @@ pub fn render_parts(
     let list: Vec<String> = parameters
         .iter()
         .enumerate()
-        .map(|(i, b)| format!("{}* p{i}", scalar::storage(dtype_of(*b))))
+        .map(|(i, b)| format!("{}* p{i}", scalar::storage((buffers.dtype)(*b))))
         .collect();
     let source = format!(
-        "{}{functions}extern \"C\" __global__ void __launch_bounds__({BLOCK}) {name}({}) {{\n  const int block = (int)blockIdx.x;\n{calls}}}\n",
+        "{}{functions}extern \"C\" __global__ void __launch_bounds__({threads}) {name}({}) {{\n  const int block = (int)blockIdx.x;\n{calls}}}\n",
         prelude::of(&functions),
         list.join(", ")
     );

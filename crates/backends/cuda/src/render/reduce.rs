@@ -1,7 +1,7 @@
 //! The text of a reduction pass: each thread's partial results, then the tree that [`group`](super::group) describes.
 
 use super::emit::Writer;
-use super::group::{BLOCK, Form, WARP};
+use super::group::{Form, Tree, WARP};
 use super::scalar;
 use onestep_ir::DType;
 use onestep_ir::ops::ReduceKind;
@@ -20,13 +20,13 @@ impl Writer<'_> {
         match self.form {
             Form::Thread => {}
             Form::Warp => reductions.iter().for_each(|r| self.halves(r, WARP / 2)),
-            Form::Block => {
+            Form::Block { lanes } => {
                 self.share(reductions);
                 // Lanes equal modulo 32, in order. Every warp does the same and so knows the result.
                 for r in reductions {
                     let part = |w: &str| format!("s{}[{w}lane % {WARP}]", r.0);
                     self.line(&format!("p{} = {};", r.0, part("")));
-                    self.line(&format!("for (int w = 1; w < {}; ++w) {{", BLOCK / WARP));
+                    self.line(&format!("for (int w = 1; w < {}; ++w) {{", lanes / WARP));
                     self.fold(r, &part(&format!("w * {WARP} + ")));
                     self.close();
                 }
@@ -62,13 +62,9 @@ impl Writer<'_> {
             let start = scalar::identity(*kind, *dtype);
             self.line(&format!("{} p{i} = {start};", scalar::c_type(*dtype)));
         }
-        let opened = self.open_points(pass);
-        self.point_values(pass);
-        self.store_points(pass);
-        for r in reductions {
-            self.fold(r, &format!("e{}", r.2.0));
-        }
-        (0..opened).for_each(|_| self.close());
+        self.points(pass, |writer| {
+            reductions.iter().for_each(|r| writer.fold(r, &format!("e{}", r.2.0)));
+        });
     }
 
     /// A thread's part of a column: of its threads, `threads` in all, one takes the lanes equal to its own number modulo 32, to
@@ -105,7 +101,9 @@ impl Writer<'_> {
     /// The partial results `a{i}[0]` of `each` lanes equal to `lane` modulo 32.
     fn lanes_partials(&mut self, pass: usize, reductions: &[Reduction], each: usize, lane: &str) {
         let index = self.index;
-        let (groups, width) = self.groups();
+        let span = self.cut.span(self.kernel.row_len());
+        let width = Tree::of(span).width;
+        let groups = span / width;
         for (i, kind, _, dtype) in reductions {
             let (t, start) = (scalar::c_type(*dtype), scalar::identity(*kind, *dtype));
             self.line(&format!("{t} a{i}[{each}];"));
@@ -123,9 +121,14 @@ impl Writer<'_> {
         }
         self.line("#pragma unroll");
         self.line(&format!("for (int v = 0; v < {width}; ++v) {{"));
-        opened += self.open_point(&format!("start + k * {WARP}"));
+        let begin = self.begin();
+        self.line(&format!("const {index} r = {begin}(start + k * {WARP}) * {width} + v;"));
+        opened += self.open_if_in_row("r");
+        self.axes(self.kernel.parallel..self.kernel.extents.len(), "r");
         self.point_values(pass);
-        self.store_points(pass);
+        if pass == self.store_pass {
+            self.stores(true).into_iter().for_each(|s| self.store_point(s));
+        }
         for r in reductions {
             self.combine(r, &format!("a{}[k]", r.0), &format!("e{}", r.2.0));
         }
@@ -167,7 +170,7 @@ impl Writer<'_> {
         }
         self.stage_shared = true;
         for (slot, (i, _, _, dtype)) in reductions.iter().enumerate() {
-            let (t, at) = (scalar::c_type(*dtype), slot * BLOCK);
+            let (t, at) = (scalar::c_type(*dtype), slot * self.form.threads());
             self.line(&format!("{t}* const s{i} = ({t}*)(shared + {at});"));
             self.line(&format!("s{i}[threadIdx.x] = p{i};"));
         }

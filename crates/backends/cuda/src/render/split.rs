@@ -1,24 +1,29 @@
 //! Reductions in two kernels: pieces of every row are reduced by groups of threads of their own, and then the pieces. For rows
-//! that are longer than a block should take, and for columns that are too few to keep the device busy.
+//! that are too few to keep the device busy, and long.
 //!
-//! A long row is cut into ranges, by its length alone, and the tree of its reduction is the ranges' trees and one over their
-//! results. A loop kernel over such a row goes over it once, by the target's `max_row`; so it is one stage of reductions. Where
-//! columns are few, the pieces are the lanes of the row's own [`Tree`], which the second kernel completes: the bits are those of
-//! a kernel that is not cut.
+//! A row that is longer than a block should take is cut into ranges, by its length alone: the tree of its reduction is the
+//! ranges' trees and one over their results. A shorter one that is a column is cut into the lanes of its own [`Tree`], which the
+//! second kernel completes: the bits are those of a kernel that is not cut. So what a reduction's bits depend on is the length of
+//! its rows and whether there are many.
 //!
-//! What is stored at every point is stored by the pieces. Partial results of 16-bit floats are `f32`.
+//! What is stored at every point is stored by the pieces. A kernel of several stages of reductions, or that stores at every
+//! point what follows one, is not cut. Partial results of 16-bit floats are `f32`.
 
-use super::group::{BLOCK, Cut, Form, MANY_BLOCKS, Tree, WARP, arrange};
+use super::group::{BLOCK, Cut, Form, MANY_BLOCKS, Tree, WARP, arrange_rows};
 use super::parts::Part;
 use onestep_ir::DType;
 use onestep_passes::schedule::{Access, Affine, Bound, BufferId, Expr, ExprId, LoopKernel, Store, TypedExpr};
 use std::collections::HashMap;
 
+/// Rows from which none is cut: as columns, so many that a warp reads neighbours together in every block.
+const MANY_ROWS: usize = WARP * MANY_BLOCKS;
 /// Rows of at most this many points are not cut into ranges.
 const LONG: usize = 16_384;
-/// Points of a range, about, and the most ranges of a row.
+/// Points of a range, at least, and the most ranges of a row, unless they would be long rows themselves.
 const RANGE: usize = 4096;
 const MOST_RANGES: usize = 1024;
+/// What a range is a multiple of, so that its tree gives every lane as many groups of neighbours.
+const WHOLE: usize = 4 * BLOCK;
 /// Points from which columns are cut into lanes.
 const LONG_COLUMN: usize = 2048;
 
@@ -31,7 +36,11 @@ pub(crate) struct Split {
 
 /// Cuts a kernel if its rows are long, or its columns long and few. The buffers between are numbered from `first`.
 pub(crate) fn split(kernel: &LoopKernel, first: u32) -> Option<Split> {
-    let (k, form) = arrange(kernel.collapsed(false), Cut::Whole);
+    let kernel = kernel.collapsed(false);
+    if kernel.extents.len() == kernel.parallel {
+        return None;
+    }
+    let (k, form) = arrange_rows(kernel, Cut::Whole);
     let cut = cut(&k, form)?;
     let (stages, varies) = (k.stages(), k.varies());
     let at_points =
@@ -58,12 +67,14 @@ pub(crate) fn split(kernel: &LoopKernel, first: u32) -> Option<Split> {
 /// How an arranged kernel is cut.
 fn cut(k: &LoopKernel, form: Form) -> Option<Cut> {
     let n = k.row_len();
-    if n > LONG {
-        let length = n.div_ceil((n / RANGE).clamp(2, MOST_RANGES));
-        return Some(Cut::Ranges(length.next_multiple_of(BLOCK)));
+    if k.rows() >= MANY_ROWS {
+        return None;
     }
-    let few = k.rows() < WARP * MANY_BLOCKS * 2;
-    (matches!(form, Form::Columns { .. }) && n >= LONG_COLUMN && few).then_some(Cut::Lanes)
+    if n > LONG {
+        let length = n.div_ceil(MOST_RANGES).clamp(RANGE, LONG);
+        return Some(Cut::Ranges(length.next_multiple_of(WHOLE)));
+    }
+    (matches!(form, Form::Columns { .. }) && n >= LONG_COLUMN).then_some(Cut::Lanes)
 }
 
 /// The dtype of a partial result.

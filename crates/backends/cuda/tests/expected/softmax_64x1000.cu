@@ -1,5 +1,33 @@
 // Warp, 8 blocks of 256, 0 bytes shared
-__device__ __forceinline__ float max_f32(float a, float b) { return a != a ? a : b != b ? b : fmaxf(a, b); }
+template <class T, int N> struct alignas(N * sizeof(T)) Group { T at[N]; };
+template <int N, int W, class T> __device__ __forceinline__ Group<T, N> load_group(const T* p) {
+  Group<T, N> all;
+#pragma unroll
+  for (int i = 0; i < N; i += W) {
+    const Group<T, W> some = *(const Group<T, W>*)(p + i);
+#pragma unroll
+    for (int v = 0; v < W; ++v) all.at[i + v] = some.at[v];
+  }
+  return all;
+}
+template <int W, class T, int N> __device__ __forceinline__ void store_group(T* p, const Group<T, N>& all) {
+#pragma unroll
+  for (int i = 0; i < N; i += W) {
+    Group<T, W> some;
+#pragma unroll
+    for (int v = 0; v < W; ++v) some.at[v] = all.at[i + v];
+    *(Group<T, W>*)(p + i) = some;
+  }
+}
+__device__ __forceinline__ float max_f32(float a, float b) {
+#if __CUDA_ARCH__ >= 800
+  float x;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b));
+  return x;
+#else
+  return a != a ? a : b != b ? b : fmaxf(a, b);
+#endif
+}
 extern "C" __global__ void __launch_bounds__(256) softmax_64x1000(const float* b0, float* b1, float* b2) {
   const int lane = threadIdx.x % 32;
   for (int row = (int)blockIdx.x * 8 + (int)threadIdx.x / 32; row < 64; row += (int)gridDim.x * 8) {
@@ -8,12 +36,13 @@ extern "C" __global__ void __launch_bounds__(256) softmax_64x1000(const float* b
     float k0[32];
 #pragma unroll
     for (int g = 0; g < 8; ++g) {
-      if (lane + g * 32 < 250) {
+      const int r = (lane + g * 32) * 4;
+      if (r < 1000) {
+        const int i1 = r;
+        const Group<float, 4> l0 = load_group<4, 4>(b0 + 1000 * i0 + i1);
 #pragma unroll
         for (int v = 0; v < 4; ++v) {
-          const int r = (lane + g * 32) * 4 + v;
-          const int i1 = r;
-          const float e0 = b0[1000 * i0 + i1];
+          const float e0 = l0.at[v];
           k0[g * 4 + v] = e0;
           p1 = max_f32(p1, e0);
         }
@@ -30,11 +59,11 @@ extern "C" __global__ void __launch_bounds__(256) softmax_64x1000(const float* b
     float k3[32];
 #pragma unroll
     for (int g = 0; g < 8; ++g) {
-      if (lane + g * 32 < 250) {
+      const int r = (lane + g * 32) * 4;
+      if (r < 1000) {
+        const int i1 = r;
 #pragma unroll
         for (int v = 0; v < 4; ++v) {
-          const int r = (lane + g * 32) * 4 + v;
-          const int i1 = r;
           const float e0 = k0[g * 4 + v];
           const float e2 = e0 - e1;
           const float e3 = expf(e2);
@@ -52,15 +81,17 @@ extern "C" __global__ void __launch_bounds__(256) softmax_64x1000(const float* b
     const float e4 = p4;
 #pragma unroll
     for (int g = 0; g < 8; ++g) {
-      if (lane + g * 32 < 250) {
+      const int r = (lane + g * 32) * 4;
+      if (r < 1000) {
+        const int i1 = r;
+        Group<float, 4> w0;
 #pragma unroll
         for (int v = 0; v < 4; ++v) {
-          const int r = (lane + g * 32) * 4 + v;
-          const int i1 = r;
           const float e3 = k3[g * 4 + v];
           const float e5 = e3 / e4;
-          b1[1000 * i0 + i1] = e5;
+          w0.at[v] = e5;
         }
+        store_group<4>(b1 + 1000 * i0 + i1, w0);
       }
     }
     if (lane == 0) b2[i0] = e4;

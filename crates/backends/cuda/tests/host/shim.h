@@ -15,13 +15,14 @@
 
 struct Dim { unsigned x; };
 static Dim threadIdx, blockIdx, gridDim;
-static const unsigned BLOCK = 256;
+static const unsigned MOST_THREADS = 1024;
+static unsigned threads;
 
 struct Fiber { ucontext_t context; bool done; std::vector<char> stack; };
-static Fiber fibers[BLOCK];
+static Fiber fibers[MOST_THREADS];
 static ucontext_t scheduler;
 static std::function<void()> body;
-static unsigned long long slots[BLOCK];
+static unsigned long long slots[MOST_THREADS];
 
 static void turn() {
   unsigned me = threadIdx.x;
@@ -78,11 +79,13 @@ static void enter() {
   swapcontext(&fibers[threadIdx.x].context, &scheduler);
 }
 
-static void launch(unsigned grid, std::function<void()> kernel) {
+static void launch(unsigned grid, unsigned block, std::function<void()> kernel) {
   body = kernel;
+  threads = block;
   gridDim.x = grid;
   for (blockIdx.x = 0; blockIdx.x < grid; ++blockIdx.x) {
-    for (Fiber& f : fibers) {
+    for (unsigned t = 0; t < threads; ++t) {
+      Fiber& f = fibers[t];
       f.done = false;
       f.stack.resize(1 << 16);
       getcontext(&f.context);
@@ -93,7 +96,7 @@ static void launch(unsigned grid, std::function<void()> kernel) {
     }
     for (bool live = true; live;) {
       live = false;
-      for (unsigned t = 0; t < BLOCK; ++t) {
+      for (unsigned t = 0; t < threads; ++t) {
         if (fibers[t].done) continue;
         threadIdx.x = t;
         swapcontext(&scheduler, &fibers[t].context);
