@@ -4,11 +4,11 @@
 //! with the places that these have in each iteration.
 
 use crate::branches::{self, Unit, Use};
-use crate::code::{Address, Code, Launch, NAME, Product, Space, Step, THREADS};
+use crate::code::{Address, Code, Launch, NAME, Product, Space, Step};
 use crate::error::CudaError;
 use crate::library::{self, Context};
-use crate::render::render_parts;
 use crate::render::split::split;
+use crate::render::{self, ALIGNED, Buffers, Part};
 use onestep_ir::DType;
 use onestep_passes::plan::{Place, Plan};
 use onestep_passes::schedule::{
@@ -32,7 +32,7 @@ pub fn lower(schedule: &Schedule, plan: &Plan, vendor: &dyn Fn(&Product) -> bool
     let homes = homes(schedule, plan, &mut code, &|n| inputs[n], &state, arena)?;
     code.homes = homes.clone();
     code.labels = schedule.kernels.iter().map(label).collect();
-    let (mut out, mut own) = (vec![], Lowering { code, vendor });
+    let (mut out, mut own) = (vec![], Lowering { code, vendor, body: vec![] });
     for (number, kernel) in schedule.kernels.iter().enumerate() {
         let at = |e| CudaError::Kernel { kernel: number, source: Box::new(e) };
         own.kernel(kernel, schedule, &homes, &mut out).map_err(at)?;
@@ -130,6 +130,8 @@ fn commits(
 struct Lowering<'a> {
     code: Code,
     vendor: &'a dyn Fn(&Product) -> bool,
+    /// Bytes of which the places of the buffers of a scan's body are multiples, while that is lowered.
+    body: Vec<usize>,
 }
 
 impl Lowering<'_> {
@@ -170,7 +172,7 @@ impl Lowering<'_> {
         let (mut first, mut second, mut scratch) = (vec![], vec![], 0usize);
         for part in parts {
             let Some(cut) = split(part, homes.len() as u32) else {
-                first.push(part.clone());
+                first.push(Part::from(part.clone()));
                 continue;
             };
             for (dtype, elements) in cut.between {
@@ -179,43 +181,55 @@ impl Lowering<'_> {
                 scratch = (scratch + elements * dtype.size()).next_multiple_of(256);
             }
             first.push(cut.pieces);
-            second.push(cut.rest);
+            second.push(Part::from(cut.rest));
         }
         self.code.scratch_bytes = self.code.scratch_bytes.max(scratch);
         self.grouped(&first, &homes, &dtypes, out)?;
         self.grouped(&second, &homes, &dtypes, out)
     }
 
-    /// Loop kernels as one launch, unless they have too many buffers for one.
+    /// Loop kernels as one launch, unless they have too many buffers for one, or blocks of different sizes.
     fn grouped(
         &mut self,
-        parts: &[LoopKernel],
+        parts: &[Part],
         homes: &[Address],
         dtypes: &[DType],
         out: &mut Vec<Step>,
     ) -> Result<(), CudaError> {
-        let mut start = 0;
+        let known = Buffers { dtype: &|b| dtypes[b.index()], aligned: &|b| self.aligned(homes[b.index()]) };
+        let sizes = parts.iter().map(|p| render::threads(p, known)).collect::<Result<Vec<_>, _>>()?;
+        let (mut start, mut launches) = (0, vec![]);
         while start < parts.len() {
             let mut buffers = BTreeSet::new();
             let mut end = start;
-            while let Some(part) = parts.get(end) {
-                buffers.extend(part.reads().into_iter().chain(part.writes()));
-                if buffers.len() > MOST_PARAMETERS && end > start {
+            while let Some(Part { kernel, .. }) = parts.get(end) {
+                buffers.extend(kernel.reads().into_iter().chain(kernel.writes()));
+                if end > start && (buffers.len() > MOST_PARAMETERS || sizes[end] != sizes[start]) {
                     break;
                 }
                 end += 1;
             }
-            let rendered = render_parts(&parts[start..end], &|b| dtypes[b.index()], NAME)?;
-            out.push(self.code.launch(Launch {
+            let rendered = render::render_parts(&parts[start..end], known, NAME)?;
+            launches.push(Launch {
                 source: rendered.source,
                 grid: rendered.grid as usize,
-                threads: THREADS,
+                threads: sizes[start] as u32,
                 shared_bytes: rendered.shared_bytes as usize,
                 arguments: rendered.parameters.iter().map(|b| homes[b.index()]).collect(),
-            }));
+            });
             start = end;
         }
+        out.extend(launches.into_iter().map(|l| self.code.launch(l)));
         Ok(())
+    }
+
+    /// Bytes, up to those of an allocation, of which an address is a multiple.
+    fn aligned(&self, a: Address) -> usize {
+        let start = match a.space {
+            Space::Body(n) => self.body[n],
+            _ => ALIGNED,
+        };
+        multiple(&[start, a.offset])
     }
 
     fn product(
@@ -258,20 +272,37 @@ impl Lowering<'_> {
             Place::Constant => i,
             _ => place(i),
         };
-        let symbols: Vec<Address> =
-            (0..body.buffers.len()).map(|i| Address { space: Space::Body(own(i)), offset: 0 }).collect();
-        let mut steps = vec![];
-        for kernel in &body.kernels {
-            self.kernel(kernel, body, &symbols, &mut steps)?;
-        }
-        let state_symbol = |n: usize| symbols[body.states[n].buffer.index()];
-        steps.extend(commits(body, plan, &symbols, &state_symbol));
-
         let size = |b: BufferId| context.schedule.buffer(b).dtype.size();
         let at = |v: &View, slice: usize| {
             context.homes[v.buffer.index()].plus((v.offset + slice) * size(v.buffer))
         };
         let carries = scan.carries.len();
+        let arena =
+            scan.arena.map_or(Address { space: Space::Scratch, offset: 0 }, |b| context.homes[b.index()]);
+        let aligned = plan.places.iter().map(|place| match *place {
+            Place::Input(n) => match scan.sequences.get(n) {
+                Some(v) => multiple(&[self.aligned(at(v, 0)), v.strides[0] * size(v.buffer)]),
+                None => self.aligned(at(&scan.constants[n - scan.sequences.len()], 0)),
+            },
+            Place::State(n) if n < carries => self.aligned(context.homes[scan.results[n].index()]),
+            Place::State(n) => {
+                let bytes = body.buffer(body.states[n].buffer).bytes();
+                multiple(&[self.aligned(context.homes[scan.results[n].index()]), bytes])
+            }
+            Place::Arena(offset) => self.aligned(arena.plus(offset)),
+            Place::Constant => ALIGNED,
+        });
+        let aligned: Vec<usize> = aligned.collect();
+        let symbols: Vec<Address> =
+            (0..body.buffers.len()).map(|i| Address { space: Space::Body(own(i)), offset: 0 }).collect();
+        let mut steps = vec![];
+        let around = std::mem::replace(&mut self.body, aligned);
+        let lowered = body.kernels.iter().try_for_each(|k| self.kernel(k, body, &symbols, &mut steps));
+        self.body = around;
+        lowered?;
+        let state_symbol = |n: usize| symbols[body.states[n].buffer.index()];
+        steps.extend(commits(body, plan, &symbols, &state_symbol));
+
         for (view, result) in scan.carries.iter().zip(&scan.results) {
             let (from, to) = (at(view, 0), context.homes[result.index()]);
             let bytes = context.schedule.buffer(*result).bytes();
@@ -279,8 +310,6 @@ impl Lowering<'_> {
                 out.push(Step::Copy { from, to, bytes });
             }
         }
-        let arena =
-            scan.arena.map_or(Address { space: Space::Scratch, offset: 0 }, |b| context.homes[b.index()]);
         let constants = homes(body, plan, &mut self.code, &|_| arena, &|_| arena, arena)?;
         for iteration in scan.order() {
             if out.len() + steps.len() > crate::code::MOST_STEPS {
@@ -310,6 +339,11 @@ impl Lowering<'_> {
         }
         Ok(())
     }
+}
+
+/// The greatest power of two, up to the alignment of an allocation, that divides all.
+fn multiple(bytes: &[usize]) -> usize {
+    1 << bytes.iter().fold(ALIGNED, |all, b| all | b).trailing_zeros()
 }
 
 /// A step of a scan's body in an iteration, where its buffers are at `real`.

@@ -8,10 +8,14 @@
 #[path = "../examples/graph_check/cases.rs"]
 mod cases;
 
+#[path = "host/instructions.rs"]
+mod instructions;
+
 use cases::Case;
-use onestep_cuda::code::{Address, Code, Kernel, Space, Step};
+use instructions::on_host;
+use onestep_cuda::code::{Address, Code, Space, Step};
 use onestep_cuda::lower::lower;
-use onestep_ir::Array;
+use onestep_ir::{Array, DType};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -28,6 +32,27 @@ fn samples_of_the_op_table() {
 #[test]
 fn library_kernels_of_every_size() {
     check(&cases::large());
+}
+
+/// A reduction has the same bits down columns and along rows, in one kernel and cut into pieces, and whatever is stored on the way.
+#[test]
+fn cut_reductions_have_the_bits_of_whole_ones() {
+    let cases: Vec<Case> = [(DType::F32, 2100, 9), (DType::BF16, 2304, 40), (DType::F32, 16_500, 3)]
+        .map(|(d, rows, columns)| cases::columns(d, rows, columns))
+        .into();
+    for case in &cases {
+        assert!(lowered(case).scratch_bytes > 0, "{} is not cut", case.name);
+    }
+    for (case, got) in cases.iter().zip(check(&cases)) {
+        let bits = |n: usize| got[n].bytes().to_vec();
+        assert_eq!(bits(0), bits(1), "{}", case.name);
+        assert_eq!(bits(3), bits(4), "{}", case.name);
+    }
+}
+
+#[test]
+fn guards_of_gradients() {
+    check(&[cases::finite(&[50_000, 17_001, 16_385, 768])]);
 }
 
 #[test]
@@ -60,10 +85,11 @@ fn lowered(case: &Case) -> Code {
         .unwrap_or_else(|e| panic!("{}: {e}", case.name))
 }
 
-fn check(cases: &[Case]) {
+/// Runs the cases and holds them to the interpreter; their results, none where there is no compiler.
+fn check(cases: &[Case]) -> Vec<Vec<Array>> {
     if Command::new("g++").arg("--version").stdout(Stdio::null()).status().is_err() {
         eprintln!("skipped: there is no g++");
-        return;
+        return vec![];
     }
     let codes: Vec<Code> = cases.iter().map(lowered).collect();
     let folder = tempfile::tempdir().unwrap();
@@ -95,7 +121,7 @@ fn check(cases: &[Case]) {
     feeding.join().unwrap().unwrap();
     assert!(child.wait().unwrap().success());
 
-    let mut at = 0;
+    let (mut at, mut all) = (0, vec![]);
     for case in cases {
         let s = &case.compiled.schedule;
         let outputs = s.outputs[..case.outputs()].iter().map(|(_, b)| s.buffer(*b));
@@ -109,8 +135,10 @@ fn check(cases: &[Case]) {
             .collect();
         let error = case.error(&got);
         assert!(error <= case.tolerance, "{}: error {error:e}\n{got:?}\n{:?}\n{s}", case.name, case.wants);
+        all.push(got);
     }
     assert_eq!(at, results.len());
+    all
 }
 
 /// All kernels, each once, and a function for each program.
@@ -122,8 +150,11 @@ fn program_text(cases: &[Case], codes: &[Code]) -> String {
     });
     for (name, k) in kernels {
         let shared = k.shared_bytes / 8 + 1;
-        let _ =
-            write!(text, "namespace n_{name} {{\nlong long shared[{shared}];\n{}}}\n", on_host(&k.source));
+        let _ = write!(
+            text,
+            "namespace n_{name} {{\nalignas(16) long long shared[{shared}];\n{}}}\n",
+            on_host(&k.source)
+        );
     }
     for (i, (case, code)) in cases.iter().zip(codes).enumerate() {
         let s = &case.compiled.schedule;
@@ -145,7 +176,8 @@ fn program_text(cases: &[Case], codes: &[Code]) -> String {
         for step in reordered(code) {
             match step {
                 Step::Launch { kernel, grid, arguments } => {
-                    let Kernel { name, threads, .. } = &code.kernels[*kernel];
+                    let k = &code.kernels[*kernel];
+                    let (name, threads) = (&k.name, k.threads);
                     let list: Vec<String> =
                         arguments.iter().map(|a| format!("Any{{{}}}", address(a))).collect();
                     let _ = writeln!(
@@ -199,12 +231,4 @@ fn address(a: &Address) -> String {
         Space::Body(_) => unreachable!("iterations have real addresses"),
     };
     format!("({area}.data() + {})", a.offset)
-}
-
-/// The conversions that are instructions of the device, by functions of the shim.
-fn on_host(source: &str) -> String {
-    source
-        .replace("asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(x) : \"h\"(h))", "x = host_from_f16(h)")
-        .replace("asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(x))", "h = host_to_f16(x)")
-        .replace("asm(\"cvt.rn.bf16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(x))", "h = host_to_bf16(x)")
 }

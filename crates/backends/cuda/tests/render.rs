@@ -68,10 +68,16 @@ fn expected_files() {
 #[test]
 fn rows_are_read_once_where_registers_hold_them() {
     let text = rendered(&named("layer_norm_64x768")).unwrap().source;
-    assert_eq!(text.matches("= bf16_to_f32(b0[").count(), 1, "{text}");
-    // A row of 20000 is 79 points for each thread: too many.
+    assert_eq!(text.matches("load_group<4, 4>(b0 + ").count(), 1, "{text}");
+    // 40 points of a thread are.
     let text = rendered(&named("softmax_8x20000")).unwrap().source;
-    assert_eq!(text.matches("= b0[").count(), 3, "{text}");
+    assert_eq!(text.matches("load_group<4, 4>(b0 + ").count(), 1, "{text}");
+    // 100 are in shared memory, if the row fits.
+    let statistics = rendered(&named("statistics_600x50304")).unwrap();
+    assert_eq!(statistics.source.matches("load_group<4, 4>(b0 + ").count(), 1, "{}", statistics.source);
+    assert_eq!(statistics.shared_bytes, 512 * 8 + 50_304 * 2);
+    let text = rendered(&named("cross_entropy_1024x50257")).unwrap().source;
+    assert_eq!(text.matches("= b0[").count(), 2, "{text}");
 }
 
 /// Names of the form `e12` that stand in a text.
@@ -96,7 +102,7 @@ fn every_kernel_renders_with_its_names_declared() {
         for b in case.kernel.reads().iter().filter(|b| !case.kernel.writes().contains(b)) {
             assert!(text.contains(&format!("* {b}")) && !text.contains(&format!("{b}[0] =")));
         }
-        assert!(k.grid[0] > 0 && k.block == [256, 1, 1]);
+        assert!(k.grid[0] > 0 && k.block == [k.form.threads() as u32, 1, 1]);
     }
 }
 
@@ -106,9 +112,10 @@ fn forms() {
     let form = |n, columns| rendered(&cases::reductions(F32, 40, n, columns)).unwrap().form;
     assert_eq!(form(8, true), Form::Thread);
     assert_eq!(form(9, false), Form::Warp);
-    assert_eq!(form(9, true), Form::Columns { lanes: 32 });
-    assert_eq!(form(513, false), Form::Block);
-    assert_eq!(form(513, true), Form::Columns { lanes: 256 });
+    assert_eq!(form(9, true), Form::Columns { lanes: 32, columns: 8 });
+    assert_eq!(form(1025, false), Form::Block { lanes: 256 });
+    assert_eq!(form(16_385, false), Form::Block { lanes: 512 });
+    assert_eq!(form(1025, true), Form::Columns { lanes: 256, columns: 8 });
 }
 
 #[test]
@@ -124,9 +131,9 @@ fn large_domains_have_wide_indices() {
 
 #[test]
 fn a_stage_of_too_many_reductions_is_refused() {
-    let mut c = Case::new("many", &[4], &[1000]);
-    let b = c.buffer(F32, 4000, Fill::Edges);
-    let x = c.load(b, &[1000, 1]);
+    let mut c = Case::new("many", &[4], &[2000]);
+    let b = c.buffer(F32, 8000, Fill::Edges);
+    let x = c.load(b, &[2000, 1]);
     for count in 1..=MOST_REDUCTIONS + 1 {
         let r = c.reduce(ReduceKind::Sum, x);
         c.store(r, 4, &[1, 0]);

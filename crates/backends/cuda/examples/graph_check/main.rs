@@ -5,6 +5,7 @@
 //! cargo run --release -p onestep-cuda --features device --example graph_check -- quick   # a subset, for compute-sanitizer
 //! cargo run --release -p onestep-cuda --features device --example graph_check -- attention  # attention alone
 //! cargo run --release -p onestep-cuda --features device --example graph_check -- time    # timings alone
+//! cargo run --release -p onestep-cuda --features device --example graph_check -- sizes   # a large model's sizes, with timings
 //! ```
 //!
 //! Exits with 0 when every program agrees, 1 when one does not, 2 when there is no device.
@@ -34,7 +35,7 @@ fn main() -> ExitCode {
     };
     println!("{device:?}");
     let mut failures = 0;
-    if !word("time") {
+    if !word("time") && !word("sizes") {
         let start = Instant::now();
         let mut all = cases::attention::options();
         all.extend(cases::attention::models());
@@ -49,7 +50,18 @@ fn main() -> ExitCode {
             failures += failed;
         }
     }
-    if !word("quick") {
+    if word("sizes") {
+        let all = cases::realistic();
+        failures += check_all(&device, &all, true);
+        println!("{} programs at the sizes of a large model, {failures} failures", all.len());
+        for case in &all {
+            if let Err(e) = time(&device, case, true) {
+                println!("FAILED {}: {e}", case.name);
+                failures += 1;
+            }
+        }
+    }
+    if !word("quick") && !word("sizes") {
         let mut timed: Vec<(Case, &[bool])> =
             cases::attention::timed().into_iter().map(|case| (case, &[true][..])).collect();
         if !word("attention") {
@@ -79,6 +91,7 @@ fn others(quick: bool) -> Vec<Case> {
         all.extend(cases::random(0..6));
         all.extend(cases::steps(0..6));
     } else {
+        all.extend(cases::realistic());
         all.extend(samples);
         all.extend(cases::random(0..150));
         all.extend(cases::steps(0..90));

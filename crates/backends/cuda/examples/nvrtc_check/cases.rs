@@ -270,6 +270,10 @@ fn programs() -> Vec<Case> {
     let mut big = cross_entropy(1024, 50257);
     big.sample = Some(2);
     all.push(big);
+    for (rows, n) in [(3, 20_002), (600, 50_304)] {
+        all.push(statistics(rows, n));
+    }
+    all.push(by_rows(5, 9000));
     all.push(adam(5000));
     let mut big = adam(1 << 24);
     big.sample = Some(100);
@@ -342,6 +346,37 @@ fn cross_entropy(rows: usize, n: usize) -> Case {
     let l = c.unary(UnaryKind::Log, s);
     let loss = c.binary(BinaryKind::Sub, l, picked);
     c.store(loss, rows, &[1, 0]);
+    c
+}
+
+/// The exponentials of long bf16 rows, less their maximum, and their sum.
+fn statistics(rows: usize, n: usize) -> Case {
+    let mut c = Case::new(format!("statistics_{rows}x{n}"), &[rows], &[n]).within(1e-5);
+    let b = c.buffer(BF16, rows * n, Fill::Uniform(-4.0, 4.0));
+    let x = c.load(b, &[n as i64, 1]);
+    let x = c.cast(F32, x);
+    let m = c.reduce(ReduceKind::Max, x);
+    let d = c.binary(BinaryKind::Sub, x, m);
+    let e = c.unary(UnaryKind::Exp, d);
+    let s = c.reduce(ReduceKind::Sum, e);
+    c.store(e, rows * n, &[n as i64, 1]);
+    c.store(s, rows, &[1, 0]);
+    c.sample = (rows > 10).then_some(2);
+    c
+}
+
+/// Long rows divided by a number each, and how many places of each are those below another number.
+fn by_rows(rows: usize, n: usize) -> Case {
+    let mut c = Case::new(format!("by_rows_{rows}x{n}"), &[rows, n], &[]);
+    let b = c.buffer(F32, rows * n, Fill::Edges);
+    let (divisor, end) =
+        (c.buffer(F32, rows, Fill::Edges), c.buffer(I32, rows, Fill::Uniform(0.0, n as f64)));
+    let (x, d, end) = (c.load(b, &[n as i64, 1]), c.load(divisor, &[1, 0]), c.load(end, &[1, 0]));
+    let q = c.binary(BinaryKind::Div, x, d);
+    let i = c.index(I32, 0, &[0, 1]);
+    let below = c.push(Bool, Expr::Compare(CompareKind::Lt, i, end));
+    let y = c.push(F32, Expr::Select(below, q, x));
+    c.store(y, rows * n, &[n as i64, 1]);
     c
 }
 

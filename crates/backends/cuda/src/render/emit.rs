@@ -1,27 +1,49 @@
 //! The text of a kernel: its head, the loop over rows, and inside it stages in turn: what the row's points share, then the pass
 //! that the next reductions need.
 
-use super::domain::range;
-use super::group::{BLOCK, COLUMNS, Form, WARP};
-use super::{CudaKernel, scalar};
-use onestep_ir::DType;
-use onestep_passes::schedule::{Affine, Bound, BufferId, Expr, ExprId, LoopKernel};
+use super::group::{Cut, Form, WARP};
+use super::points::{Groups, together, uniform};
+use super::{Buffers, CudaKernel, MOST_REDUCTIONS, RenderError, scalar};
+use onestep_passes::schedule::{BufferId, Expr, LoopKernel};
 use std::fmt::Write;
 
 /// The most values of a row that a thread keeps in registers from one pass to the next.
 const MOST_KEPT: usize = 64;
+/// Bytes of a row that a block keeps in shared memory, at most: two blocks on a multiprocessor have room.
+const MOST_KEPT_BYTES: usize = 104 * 1024;
+
+/// Where a value of each point is kept from one pass to the next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In registers `k{i}`.
+    Registers,
+    /// In shared memory, as it stands in global memory: `row{i}`, from this byte on.
+    Shared(usize),
+}
+
+/// A value that later passes need again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Kept {
+    /// The pass that computes it.
+    pub pass: usize,
+    pub place: Place,
+}
 
 /// Renders an arranged kernel as the function `name`, without the functions that it calls; with `wide`, indices have 64 bits.
 /// As a `part` it is a function of the device that is told which block of how many it is.
 pub fn emit(
     kernel: &LoopKernel,
-    form: Form,
+    (form, cut): (Form, Cut),
     wide: bool,
-    dtype_of: &dyn Fn(BufferId) -> DType,
+    buffers: Buffers<'_>,
     name: &str,
     part: bool,
-) -> CudaKernel {
-    let mut writer = Writer::new(kernel, form, wide);
+) -> Result<CudaKernel, RenderError> {
+    let mut writer = Writer::new(kernel, (form, cut), wide, buffers);
+    match writer.most_reductions() {
+        count if count > MOST_REDUCTIONS => return Err(RenderError::TooManyReductions { count }),
+        _ => {}
+    }
     writer.part = part;
     let parameters = writer.parameters();
     let writes = kernel.writes();
@@ -29,56 +51,70 @@ pub fn emit(
         .iter()
         .map(|b| {
             let constant = if writes.contains(b) { "" } else { "const " };
-            format!("{constant}{}* {b}", scalar::storage(dtype_of(*b)))
+            format!("{constant}{}* {b}", scalar::storage((buffers.dtype)(*b)))
         })
         .collect();
     let list = list.join(", ");
+    let threads = form.threads();
     writer.line(&match part {
-        false => format!("extern \"C\" __global__ void __launch_bounds__({BLOCK}) {name}({list}) {{"),
+        false => format!("extern \"C\" __global__ void __launch_bounds__({threads}) {name}({list}) {{"),
         true => format!("__device__ __forceinline__ void {name}(int block, int blocks, {list}) {{"),
     });
     writer.rows();
     writer.close();
-    CudaKernel {
+    Ok(CudaKernel {
         source: writer.text,
         entry: name.into(),
         grid: [form.grid(kernel.rows()) as u32, 1, 1],
-        block: [BLOCK as u32, 1, 1],
-        shared_bytes: (writer.slots * BLOCK * 8) as u32,
+        block: [threads as u32, 1, 1],
+        shared_bytes: writer.shared_bytes as u32,
         parameters,
         form,
-    }
+    })
 }
-
-/// Points of a thread from which its loop is unrolled in part.
-const MANY_POINTS: usize = 16;
 
 /// The state of the text.
 pub(super) struct Writer<'a> {
     pub(super) kernel: &'a LoopKernel,
     pub(super) form: Form,
+    /// What of a row a group of threads takes.
+    pub(super) cut: Cut,
+    pub(super) buffers: Buffers<'a>,
     /// The type of an index.
     pub(super) index: &'static str,
+    /// How a thread takes its points of a row.
+    pub(super) groups: Groups,
+    /// For each load, how many elements of a group one instruction takes.
+    pub(super) together: Vec<usize>,
+    /// Whether the text is at point `v` of a group whose axes are those of its first point.
+    pub(super) in_group: bool,
     /// Whether the block's number is given by the caller.
     part: bool,
     varies: Vec<bool>,
     stages: Vec<usize>,
     /// What some store needs.
     live: Vec<bool>,
-    /// What is kept in registers from the pass (by number) that computes it.
-    kept: Vec<Option<usize>>,
+    /// What is kept of each expression.
+    pub(super) kept: Vec<Option<Kept>>,
+    /// The pass that stores what is stored at every point.
+    pub(super) store_pass: usize,
     /// A buffer whose element at the point is the variable `x`.
     pub(super) held: Option<BufferId>,
     pub(super) text: String,
     indent: usize,
-    /// Arrays of shared memory that a stage uses, at most: one for each of its reductions.
-    pub(super) slots: usize,
+    /// Bytes of shared memory: for each reduction of a stage a partial result of each thread, and rows that are kept.
+    shared_bytes: usize,
     /// Whether an earlier stage of the row has used them.
     pub(super) stage_shared: bool,
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(kernel: &'a LoopKernel, form: Form, wide: bool) -> Writer<'a> {
+    pub(super) fn new(
+        kernel: &'a LoopKernel,
+        (form, cut): (Form, Cut),
+        wide: bool,
+        buffers: Buffers<'a>,
+    ) -> Writer<'a> {
         let mut live = vec![false; kernel.body.len()];
         kernel.stores.iter().for_each(|s| live[s.value.index()] = true);
         for (i, e) in kernel.body.iter().enumerate().rev() {
@@ -89,6 +125,12 @@ impl<'a> Writer<'a> {
         let mut writer = Writer {
             kernel,
             form,
+            cut,
+            buffers,
+            groups: Groups::of(kernel, form, cut),
+            together: vec![],
+            in_group: false,
+            store_pass: 0,
             index: if wide { "long long" } else { "int" },
             part: false,
             varies: kernel.varies(),
@@ -98,11 +140,33 @@ impl<'a> Writer<'a> {
             held: None,
             text: String::new(),
             indent: 0,
-            slots: 0,
+            shared_bytes: 0,
             stage_shared: false,
         };
+        writer.together = (0..kernel.body.len()).map(|i| writer.elements(i)).collect();
+        writer.store_pass = writer.choose_store_pass();
+        writer.shared_bytes = writer.most_reductions() * form.threads() * 8;
         writer.choose_kept();
         writer
+    }
+
+    /// How many elements of a group a load takes by one instruction.
+    fn elements(&self, i: usize) -> usize {
+        let Expr::Load { access, bounds, .. } = &self.kernel.body[i].expr else { return 1 };
+        let whole = |b| self.tests(b).is_empty() || uniform(self.kernel, self.groups, b);
+        match bounds.iter().all(whole) {
+            true => together(self.kernel, self.groups, access, self.buffers),
+            false => 1,
+        }
+    }
+
+    /// The last pass; or the one before it, of the last reductions, if that knows all that is stored at every point. Nothing is
+    /// loaded after it, so a result may still take an operand's place.
+    fn choose_store_pass(&self) -> usize {
+        let last = self.last_stage();
+        let values = self.stores(true).into_iter().map(|s| self.kernel.stores[s].value.index());
+        let known = values.map(|i| self.stages[i]).max().unwrap_or(0);
+        if known < last { last - 1 } else { last }
     }
 
     pub(super) fn line(&mut self, text: &str) {
@@ -149,6 +213,12 @@ impl<'a> Writer<'a> {
         (0..self.kernel.body.len()).filter(is).collect()
     }
 
+    /// The most reductions of a stage whose threads meet in shared memory.
+    fn most_reductions(&self) -> usize {
+        let of = |pass| self.reductions(pass).len();
+        if self.form.shares() { (0..self.last_stage()).map(of).max().unwrap_or(0) } else { 0 }
+    }
+
     /// Whether a store happens at every point of a row.
     fn everywhere(&self, store: usize) -> bool {
         let s = &self.kernel.stores[store];
@@ -156,23 +226,20 @@ impl<'a> Writer<'a> {
         self.varies[s.value.index()] || reduced.iter().any(|&c| c != 0)
     }
 
-    fn stores(&self, everywhere: bool) -> Vec<usize> {
+    pub(super) fn stores(&self, everywhere: bool) -> Vec<usize> {
         (0..self.kernel.stores.len()).filter(|&s| self.everywhere(s) == everywhere).collect()
     }
 
     /// What a pass needs at a point, as far as it varies and no earlier pass has kept it, in order.
-    fn closure(&self, pass: usize) -> Vec<usize> {
+    pub(super) fn closure(&self, pass: usize) -> Vec<usize> {
         let mut needed = vec![false; self.kernel.body.len()];
-        let roots: Vec<usize> = match pass == self.last_stage() {
-            true => self.stores(true).iter().map(|&s| self.kernel.stores[s].value.index()).collect(),
-            false => {
-                let operands = |&i: &usize| self.kernel.body[i].expr.operands();
-                self.reductions(pass).iter().flat_map(operands).map(ExprId::index).collect()
-            }
-        };
-        roots.iter().for_each(|&i| needed[i] = true);
+        let operands = |i: usize| self.kernel.body[i].expr.operands();
+        self.reductions(pass).into_iter().flat_map(operands).for_each(|o| needed[o.index()] = true);
+        if pass == self.store_pass {
+            self.stores(true).iter().for_each(|&s| needed[self.kernel.stores[s].value.index()] = true);
+        }
         for i in (0..needed.len()).rev() {
-            let before = self.kept[i].is_some_and(|p| p < pass);
+            let before = self.kept[i].is_some_and(|k| k.pass < pass);
             needed[i] &= self.varies[i];
             if needed[i] && !before {
                 self.kernel.body[i].expr.operands().iter().for_each(|o| needed[o.index()] = true);
@@ -181,26 +248,25 @@ impl<'a> Writer<'a> {
         (0..needed.len()).filter(|&i| needed[i]).collect()
     }
 
-    /// Points of a row that each thread takes.
-    fn points_per_thread(&self) -> usize {
-        self.kernel.row_len().div_ceil(self.form.threads_per_row())
-    }
-
-    /// Keeps loads and costly functions that two passes need, while registers last.
+    /// Keeps loads and costly functions that two passes need, while registers last; loads of a long row in shared memory.
     fn choose_kept(&mut self) {
-        let each = self.points_per_thread();
+        let each = self.groups.points();
         if self.last_stage() == 0 || matches!(self.form, Form::Columns { .. }) || each == 0 {
             return;
         }
-        let mut room = MOST_KEPT / each;
-        let mut seen: Vec<Option<usize>> = vec![None; self.kernel.body.len()];
+        let (mut room, mut seen) = (MOST_KEPT / each, vec![None; self.kernel.body.len()]);
         for pass in 0..=self.last_stage() {
             for i in self.closure(pass) {
                 let first = *seen[i].get_or_insert(pass);
-                if first < pass && self.kept[i].is_none() && room > 0 && costly(&self.kernel.body[i].expr) {
-                    self.kept[i] = Some(first);
-                    room -= 1;
+                if first == pass || self.kept[i].is_some() || !costly(&self.kernel.body[i].expr) {
+                    continue;
                 }
+                let place = match room {
+                    0 => self.shared_place(i),
+                    _ => Some(Place::Registers),
+                };
+                room = room.saturating_sub(1);
+                self.kept[i] = place.map(|place| Kept { pass: first, place });
             }
         }
     }
@@ -215,14 +281,29 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// Room for a load's row in shared memory.
+    fn shared_place(&mut self, i: usize) -> Option<Place> {
+        let e = &self.kernel.body[i];
+        let bytes = (self.kernel.row_len() * e.dtype.size()).next_multiple_of(16);
+        let fits = self.shared_bytes + bytes <= MOST_KEPT_BYTES;
+        if !matches!(self.form, Form::Block { .. }) || !matches!(e.expr, Expr::Load { .. }) || !fits {
+            return None;
+        }
+        self.shared_bytes += bytes;
+        Some(Place::Shared(self.shared_bytes - bytes))
+    }
+
     fn rows(&mut self) {
         let (form, rows) = (self.form, self.kernel.rows());
         let (index, step) = (self.index, form.rows_per_block());
-        if form.shares() {
-            self.slots = (0..self.last_stage()).map(|p| self.reductions(p).len()).max().unwrap_or(0);
-        }
-        if self.slots > 0 {
+        if self.shared_bytes > 0 {
             self.line("extern __shared__ long long shared[];");
+        }
+        for i in 0..self.kept.len() {
+            if let Some(Kept { place: Place::Shared(byte), .. }) = self.kept[i] {
+                let t = scalar::storage(self.kernel.body[i].dtype);
+                self.line(&format!("{t}* const row{i} = ({t}*)(shared + {});", byte / 8));
+            }
         }
         let (block, blocks) = if self.part { ("block", "blocks") } else { ("blockIdx.x", "gridDim.x") };
         let (block, stride) = (format!("({index}){block}"), format!("({index}){blocks}"));
@@ -236,14 +317,14 @@ impl<'a> Writer<'a> {
                 self.line(&format!("const int lane = threadIdx.x % {WARP};"));
                 self.line(&looped(format!("{block} * {step} + (int)threadIdx.x / {WARP}"), step));
             }
-            Form::Block => {
+            Form::Block { .. } => {
                 self.line("const int lane = threadIdx.x;");
                 self.line(&looped(block, step));
             }
-            Form::Columns { .. } => {
+            Form::Columns { columns, .. } => {
                 // Threads beyond the last row work on it too, so that all meet at the barriers, and store nothing.
                 self.line(&format!(
-                    "const int column = threadIdx.x % {COLUMNS}, lane = threadIdx.x / {COLUMNS};"
+                    "const int column = threadIdx.x % {columns}, lane = threadIdx.x / {columns};"
                 ));
                 self.line(&format!(
                     "for ({index} first = {block} * {step}; first < {rows}; first += {stride} * {step}) {{"
@@ -258,13 +339,14 @@ impl<'a> Writer<'a> {
         self.axes(0..self.kernel.parallel, "row");
         for stage in 0..=self.last_stage() {
             self.row_values(stage);
-            match stage == self.last_stage() {
-                false => self.reduce_pass(stage),
-                true => self.store_pass(stage),
+            if stage < self.last_stage() {
+                self.reduce_pass(stage);
+            } else if stage == self.store_pass && !self.stores(true).is_empty() {
+                self.points(stage, |_| {});
             }
         }
         self.row_stores();
-        if self.slots > 0 {
+        if self.shared_bytes > 0 {
             // The next row's partial results take the place of this one's.
             self.line("__syncthreads();");
         }
@@ -302,63 +384,10 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn value(&mut self, i: usize) {
+    pub(super) fn value(&mut self, i: usize) {
         let t = scalar::c_type(self.kernel.body[i].dtype);
         let text = self.expression(i);
         self.line(&format!("const {t} e{i} = {text};"));
-    }
-
-    /// The values that a pass needs at point `k` of a thread's points, computed or taken from where they were kept.
-    pub(super) fn point_values(&mut self, pass: usize) {
-        for i in self.closure(pass) {
-            match self.kept[i] {
-                Some(p) if p < pass => {
-                    let t = scalar::c_type(self.kernel.body[i].dtype);
-                    self.line(&format!("const {t} e{i} = k{i}[k];"));
-                }
-                Some(p) if p == pass => {
-                    self.value(i);
-                    self.line(&format!("k{i}[k] = e{i};"));
-                }
-                _ => self.value(i),
-            }
-        }
-    }
-
-    /// Opens the loop over a thread's points `r` of a row; the number of scopes to close.
-    pub(super) fn open_points(&mut self, pass: usize) -> usize {
-        let (n, threads, index) = (self.kernel.row_len(), self.form.threads_per_row(), self.index);
-        let keeps: Vec<usize> = (0..self.kept.len()).filter(|&i| self.kept[i] == Some(pass)).collect();
-        let each = self.points_per_thread();
-        for i in &keeps {
-            let t = scalar::c_type(self.kernel.body[*i].dtype);
-            self.line(&format!("{t} k{i}[{each}];"));
-        }
-        let taken = self.closure(pass).iter().any(|&i| self.kept[i].is_some());
-        let lane = if threads == 1 { "0" } else { "lane" };
-        let opened = if !taken {
-            let start = if threads == 1 { "0".into() } else { format!("({index}){lane}") };
-            if each >= MANY_POINTS {
-                // Loads of several points are under way at a time.
-                self.line("#pragma unroll 8");
-            }
-            self.line(&format!("for ({index} r = {start}; r < {n}; r += {threads}) {{"));
-            1
-        } else {
-            // Unrolled, so that what is kept is in registers.
-            self.line("#pragma unroll");
-            self.line(&format!("for (int k = 0; k < {each}; ++k) {{"));
-            let lane = if threads == 1 { "k".into() } else { format!("lane + k * {threads}") };
-            self.line(&format!("const {index} r = {lane};"));
-            if n % threads == 0 {
-                1
-            } else {
-                self.line(&format!("if (r < {n}) {{"));
-                2
-            }
-        };
-        self.axes(self.kernel.parallel..self.kernel.extents.len(), "r");
-        opened
     }
 
     fn reduce_pass(&mut self, pass: usize) {
@@ -373,25 +402,11 @@ impl<'a> Writer<'a> {
         self.reduce(pass, &reductions);
     }
 
-    fn store_pass(&mut self, pass: usize) {
-        let stores = self.stores(true);
-        if stores.is_empty() {
-            return;
-        }
-        let opened = self.open_points(pass);
-        self.point_values(pass);
-        let columns = matches!(self.form, Form::Columns { .. });
-        for s in stores {
-            self.store(s, if columns { "if (inside) " } else { "" });
-        }
-        (0..opened).for_each(|_| self.close());
-    }
-
     /// Stores of the row's own values, by one of its threads.
     fn row_stores(&mut self) {
         let who = match self.form {
             Form::Thread => "",
-            Form::Warp | Form::Block => "if (lane == 0) ",
+            Form::Warp | Form::Block { .. } => "if (lane == 0) ",
             Form::Columns { .. } => "if (inside && lane == 0) ",
         };
         for s in self.stores(false) {
@@ -399,83 +414,17 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn store(&mut self, store: usize, condition: &str) {
-        let s = &self.kernel.stores[store];
-        let value = scalar::to_storage(self.kernel.body[s.value.index()].dtype, &format!("e{}", s.value.0));
-        let text = format!("{condition}{}[{}] = {value};", s.access.buffer, self.affine(&s.access.place));
+    pub(super) fn store(&mut self, store: usize, condition: &str) {
+        let access = &self.kernel.stores[store].access;
+        let (place, value) = (self.affine(&access.place), self.stored(store));
+        let text = format!("{condition}{}[{place}] = {value};", access.buffer);
         self.line(&text);
     }
 
-    fn expression(&self, i: usize) -> String {
-        let e = &self.kernel.body[i];
-        let dtype_of = |id: &ExprId| self.kernel.body[id.index()].dtype;
-        let v = |id: &ExprId| format!("e{}", id.0);
-        match &e.expr {
-            Expr::Load { access, .. } if self.held == Some(access.buffer) => "x".into(),
-            Expr::Load { access, bounds, fill } => {
-                let at = format!("{}[{}]", access.buffer, self.affine(&access.place));
-                let value = scalar::from_storage(e.dtype, &at);
-                let tests: Vec<String> = bounds.iter().flat_map(|b| self.tests(b)).collect();
-                match tests.is_empty() {
-                    true => value,
-                    false => {
-                        format!("{} ? {value} : {}", tests.join(" && "), scalar::literal(e.dtype, *fill))
-                    }
-                }
-            }
-            Expr::Literal(bits) => scalar::literal(e.dtype, *bits),
-            Expr::Index(a) => scalar::cast(DType::I64, e.dtype, &format!("(long long)({})", self.affine(a))),
-            Expr::Unary(kind, a) => scalar::unary(*kind, dtype_of(a), &v(a)),
-            Expr::Binary(kind, a, b) => scalar::binary(*kind, e.dtype, &v(a), &v(b)),
-            Expr::Compare(kind, a, b) => scalar::compare(*kind, &v(a), &v(b)),
-            Expr::Select(c, a, b) => format!("{} ? {} : {}", v(c), v(a), v(b)),
-            Expr::Cast(a) => scalar::cast(dtype_of(a), e.dtype, &v(a)),
-            Expr::Bitcast(a) => scalar::bitcast(dtype_of(a), e.dtype, &v(a)),
-            Expr::RandomBits { key: [k0, k1], counter, index, stream } => {
-                format!("philox({}, {}, {}, {}, 0x{stream:016x}ull)", v(k0), v(k1), v(counter), v(index))
-            }
-            Expr::Reduce(..) => v(&ExprId(i as u32)),
-        }
-    }
-
-    /// The tests of a bound that do not hold over the whole domain.
-    fn tests(&self, b: &Bound) -> Vec<String> {
-        let (low, high) = range(self.kernel, &b.index);
-        let index = self.affine(&b.index);
-        let mut tests = vec![];
-        if low < 0 {
-            tests.push(format!("{index} >= 0"));
-        }
-        if high >= b.size as i128 {
-            tests.push(format!("{index} < {}", b.size));
-        }
-        if b.step != 1 {
-            tests.push(format!("({index}) % {} == 0", b.step));
-        }
-        tests
-    }
-
-    fn affine(&self, a: &Affine) -> String {
-        let mut text = String::new();
-        for (axis, &c) in a.coefs.iter().enumerate().filter(|(_, c)| **c != 0) {
-            let sign = match (text.is_empty(), c < 0) {
-                (true, false) => "",
-                (true, true) => "-",
-                (false, false) => " + ",
-                (false, true) => " - ",
-            };
-            text += sign;
-            match c.unsigned_abs() {
-                1 => _ = write!(text, "i{axis}"),
-                n => _ = write!(text, "{n} * i{axis}"),
-            }
-        }
-        match (text.is_empty(), a.offset) {
-            (true, n) => format!("{n}"),
-            (false, 0) => text,
-            (false, n) if n < 0 => format!("{text} - {}", n.unsigned_abs()),
-            (false, n) => format!("{text} + {n}"),
-        }
+    /// What a store writes.
+    pub(super) fn stored(&self, store: usize) -> String {
+        let value = self.kernel.stores[store].value;
+        scalar::to_storage(self.kernel.body[value.index()].dtype, &format!("e{}", value.0))
     }
 }
 

@@ -1,20 +1,32 @@
 //! Which threads take a row, and in which tree they reduce it.
 //!
-//! A row of `n` points is split among `lanes(n)` lanes: lane `t` takes the points `r ≡ t`, in order. Then the partial results
-//! are combined: those of lanes equal modulo 32 in order, and the 32 that remain by halves (offset 16, 8, 4, 2, 1). Every form
-//! keeps to this tree, so the bits of a reduction do not tell which form computed it.
+//! The points of a row are taken in groups of `width` neighbours, so that a thread reads several with one instruction, and the
+//! groups are dealt out among `lanes` lanes: lane `t` takes the groups `g ≡ t`, point by point in order. Then the partial
+//! results are combined: those of lanes equal modulo 32 in order, and the 32 that remain by halves (offset 16, 8, 4, 2, 1).
+//! This [`Tree`] follows from the row's length alone and every form keeps to it, so the bits of a reduction do not tell which
+//! form computed it.
 
-use onestep_passes::schedule::{Expr, LoopKernel};
+use super::Buffers;
+use onestep_passes::schedule::{Expr, LoopKernel, TypedExpr};
 
-/// Threads of a block.
+/// Threads of a block, but for those that take long rows.
 pub const BLOCK: usize = 256;
+/// Threads of a block that takes a long row. What it keeps of it leaves room for two blocks on a multiprocessor.
+const LARGE_BLOCK: usize = 512;
 /// Threads of a warp.
 pub const WARP: usize = 32;
-/// Neighbouring rows that a block takes in [`Form::Columns`]: of f32, a sector of the cache (32 bytes) wide. Fewer would waste
-/// memory traffic, more would leave processors idle where there are few columns.
-pub const COLUMNS: usize = 8;
-/// The most blocks of a launch; more rows are taken in a stride. A multiple of the multiprocessors of a large device.
-const MOST_BLOCKS: usize = 132 * 32;
+/// Points of a row, without reductions, that is worth a block.
+const LONG_ROW: usize = 8192;
+/// Bytes of a group of neighbouring points in its widest operand, at most, where no reduction says what a group is.
+const GROUP_BYTES: usize = 16;
+/// Multiprocessors of a large device.
+const PROCESSORS: usize = 132;
+/// The most blocks of a launch; more rows are taken in a stride.
+const MOST_BLOCKS: usize = PROCESSORS * 32;
+/// Blocks that keep the device busy.
+pub const MANY_BLOCKS: usize = PROCESSORS * 2;
+/// The fewest neighbouring rows that a block takes in [`Form::Columns`]: of f32, a sector of the cache (32 bytes).
+const FEWEST_COLUMNS: usize = 8;
 
 /// How the work of a kernel is laid out over threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,22 +35,62 @@ pub enum Form {
     Thread,
     /// A warp takes a row along which memory is contiguous.
     Warp,
-    /// A block takes such a row.
-    Block,
-    /// A block takes 8 rows that are neighbours in memory, 32 threads each: reductions of columns. `lanes` is the number of
-    /// partial results of a row, of which each thread keeps `lanes / 32`.
-    Columns {
+    /// A block takes such a row, with a thread for each lane.
+    Block {
         /// Partial results of a row.
         lanes: usize,
     },
+    /// A block takes `columns` rows that are neighbours in memory, `256 / columns` threads each: reductions of columns.
+    Columns {
+        /// Partial results of a row.
+        lanes: usize,
+        /// Rows of a block: 8, 32 (a warp reads together) or 256 (a thread takes a row), by how many there are.
+        columns: usize,
+    },
 }
 
-/// The number of partial results of a row of `n` points.
-fn lanes(n: usize) -> usize {
-    match n {
-        0..=8 => 1,
-        9..=512 => WARP,
-        _ => BLOCK,
+/// How rows are cut into pieces that different groups of threads take. The first axis of the domain counts the pieces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cut {
+    /// Not at all; there is no such axis.
+    Whole,
+    /// A piece is so many neighbouring points of the row, which may end before the last piece does. It has a tree of its own.
+    Ranges(usize),
+    /// A piece is a lane of the row's tree, and a thread takes it.
+    Lanes,
+}
+
+impl Cut {
+    /// Points of a piece of a row of `n`, from the first to the last.
+    pub fn span(self, n: usize) -> usize {
+        match self {
+            Cut::Ranges(length) => length,
+            Cut::Whole | Cut::Lanes => n,
+        }
+    }
+}
+
+/// How a row is reduced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tree {
+    /// Partial results of a row.
+    pub lanes: usize,
+    /// Neighbouring points that a lane takes at a time; a divisor of the row's length.
+    pub width: usize,
+}
+
+impl Tree {
+    /// Of a row of `n` points.
+    pub fn of(n: usize) -> Tree {
+        let lanes = match n {
+            0..=8 => 1,
+            9..=1024 => WARP,
+            1025..=16_384 => BLOCK,
+            _ => LARGE_BLOCK,
+        };
+        let most = if lanes == 1 { 8 } else { 4 };
+        let fits = |w: &usize| *w <= most && n.is_multiple_of(*w) && w * lanes <= n;
+        Tree { lanes, width: [8, 4, 2].into_iter().find(fits).unwrap_or(1) }
     }
 }
 
@@ -48,19 +100,38 @@ impl Form {
         match self {
             Form::Thread => BLOCK,
             Form::Warp => BLOCK / WARP,
-            Form::Block => 1,
-            Form::Columns { .. } => COLUMNS,
+            Form::Block { .. } => 1,
+            Form::Columns { columns, .. } => columns,
+        }
+    }
+
+    /// Threads of a block.
+    pub fn threads(self) -> usize {
+        match self {
+            Form::Block { lanes } => lanes,
+            _ => BLOCK,
         }
     }
 
     /// Threads that take a row.
     pub fn threads_per_row(self) -> usize {
-        BLOCK / self.rows_per_block()
+        self.threads() / self.rows_per_block()
+    }
+
+    /// Neighbouring points of a row of `n` that a thread takes at a time.
+    pub fn width(self, n: usize) -> usize {
+        match self {
+            Form::Columns { .. } => 1,
+            _ => Tree::of(n).width,
+        }
     }
 
     /// Whether the threads of a row meet in shared memory.
     pub fn shares(self) -> bool {
-        matches!(self, Form::Block | Form::Columns { .. })
+        match self {
+            Form::Thread | Form::Warp => false,
+            Form::Block { .. } | Form::Columns { .. } => self.threads_per_row() > 1,
+        }
     }
 
     /// Blocks of the launch.
@@ -69,10 +140,24 @@ impl Form {
     }
 }
 
-/// Chooses the form. For columns, the parallel axis along which memory is contiguous becomes the last.
-pub fn arrange(mut k: LoopKernel) -> (LoopKernel, Form) {
-    let lanes = lanes(k.row_len());
-    if lanes == 1 || k.extents.len() == k.parallel {
+/// Chooses the form. Without reduced axes, a group of neighbouring points becomes a row.
+pub fn arrange(mut k: LoopKernel, cut: Cut, buffers: Buffers<'_>) -> (LoopKernel, Form) {
+    let reduces = k.body.iter().any(|e| matches!(e.expr, Expr::Reduce(..)));
+    if k.extents.len() == k.parallel && !reduces {
+        if let Some(lanes) = lanes_of_rows(&k) {
+            k.parallel -= 1;
+            return (k, Form::Block { lanes });
+        }
+        return (in_groups(k, buffers), Form::Thread);
+    }
+    arrange_rows(k, cut)
+}
+
+/// Chooses the form of a kernel with reduced axes. For columns, the parallel axis along which memory is contiguous becomes the
+/// last.
+pub fn arrange_rows(mut k: LoopKernel, cut: Cut) -> (LoopKernel, Form) {
+    let lanes = Tree::of(cut.span(k.row_len())).lanes;
+    if lanes == 1 || cut == Cut::Lanes {
         return (k, Form::Thread);
     }
     // How many of the loads that vary along a row step by one element along this axis.
@@ -85,15 +170,58 @@ pub fn arrange(mut k: LoopKernel) -> (LoopKernel, Form) {
         steps.filter(|&s| s == 1).count()
     };
     let along = contiguous(k.extents.len() - 1);
-    let across = (0..k.parallel).filter(|&a| k.extents[a] >= COLUMNS).max_by_key(|&a| (contiguous(a), a));
+    let wide = |&a: &usize| k.extents[a] >= FEWEST_COLUMNS;
+    let across = (0..k.parallel).filter(wide).max_by_key(|&a| (contiguous(a), a));
     match across {
         Some(axis) if contiguous(axis) > along => {
             let last = k.parallel - 1;
             k.extents[axis..=last].rotate_left(1);
             k.for_each_affine(|a| a.coefs[axis..=last].rotate_left(1));
-            (k, Form::Columns { lanes })
+            let columns = columns(k.rows(), lanes);
+            (k, Form::Columns { lanes, columns })
         }
         _ if lanes == WARP => (k, Form::Warp),
-        _ => (k, Form::Block),
+        _ => (k, Form::Block { lanes }),
     }
+}
+
+/// Neighbouring rows of a block, of `rows` in all: many, so that memory is read in long stretches, while there are blocks enough.
+fn columns(rows: usize, lanes: usize) -> usize {
+    let enough = |columns: &usize| rows >= columns * MANY_BLOCKS;
+    // A thread that takes a row has all its partial results in registers.
+    let widest = if lanes == WARP { BLOCK } else { WARP };
+    [widest, WARP].into_iter().find(enough).unwrap_or(FEWEST_COLUMNS)
+}
+
+/// Where no axis is reduced but the last is long, and something is loaded that all its points share: lanes for a block that takes
+/// them as a row, and so loads and computes that once.
+fn lanes_of_rows(k: &LoopKernel) -> Option<usize> {
+    let (&n, outer) = k.extents.split_last()?;
+    let shared = |e: &TypedExpr| match &e.expr {
+        Expr::Load { access, .. } => access.place.coefs.last() == Some(&0),
+        _ => false,
+    };
+    (n >= LONG_ROW && !outer.is_empty() && k.body.iter().any(shared)).then(|| Tree::of(n).lanes)
+}
+
+/// Cuts the last axis in groups, so many points that those of the widest operand along it are 16 bytes.
+fn in_groups(mut k: LoopKernel, buffers: Buffers<'_>) -> LoopKernel {
+    let loads = k.body.iter().filter_map(|e| match &e.expr {
+        Expr::Load { access, .. } => Some(access),
+        _ => None,
+    });
+    let along = loads.chain(k.stores.iter().map(|s| &s.access)).filter(|a| a.place.coefs.last() == Some(&1));
+    let widest = along.map(|a| (buffers.dtype)(a.buffer).size()).max();
+    let (Some(widest), Some(&extent)) = (widest, k.extents.last()) else { return k };
+    let fits = |w: &usize| w * widest <= GROUP_BYTES && extent.is_multiple_of(*w) && extent > 0;
+    let Some(width) = [8, 4, 2].into_iter().find(fits) else { return k };
+    let last = k.extents.len() - 1;
+    k.extents[last] = extent / width;
+    k.extents.push(width);
+    k.for_each_affine(|a| {
+        let step = a.coefs[last];
+        a.coefs[last] = step.saturating_mul(width as i64);
+        a.coefs.push(step);
+    });
+    k
 }

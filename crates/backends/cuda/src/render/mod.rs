@@ -12,16 +12,18 @@
 mod check;
 mod domain;
 mod emit;
+mod expression;
 mod group;
 mod parts;
 mod point;
+mod points;
 pub(crate) mod prelude;
 mod reduce;
 pub(crate) mod scalar;
 pub(crate) mod split;
 
-pub use group::{BLOCK, Form};
-pub use parts::{Parts, render_parts};
+pub use group::{BLOCK, Cut, Form};
+pub use parts::{Part, Parts, render_parts};
 pub(crate) use point::{Point, point};
 
 use onestep_ir::DType;
@@ -31,7 +33,10 @@ use onestep_passes::schedule::{BufferId, LoopKernel};
 pub const COMPILE_OPTIONS: &[&str] =
     &["--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true"];
 
-/// The most reductions of one stage: 48 KiB of shared memory.
+/// Bytes of which the address of an allocation is a multiple.
+pub const ALIGNED: usize = 256;
+
+/// The most reductions of one stage: 48 KiB of shared memory, or 96 for long rows.
 pub const MOST_REDUCTIONS: usize = 48 * 1024 / (group::BLOCK * 8);
 
 /// A kernel's text and how to launch it.
@@ -86,32 +91,39 @@ pub enum RenderError {
     },
 }
 
-/// Renders `kernel` as the CUDA function `name`. `dtype_of` gives the dtype of each buffer that the kernel names.
+/// What the renderer is told of the buffers that a kernel names.
+#[derive(Clone, Copy)]
+pub struct Buffers<'a> {
+    /// The dtype of each.
+    pub dtype: &'a dyn Fn(BufferId) -> DType,
+    /// Bytes, up to 256, of which its address is a multiple.
+    pub aligned: &'a dyn Fn(BufferId) -> usize,
+}
+
+/// Threads of a block of a kernel: those that share a launch have the same number.
+pub(crate) fn threads(part: &Part, buffers: Buffers<'_>) -> Result<usize, RenderError> {
+    check::kernel(&part.kernel, buffers.dtype)?;
+    Ok(part.arranged(buffers).1.threads())
+}
+
+/// Renders `kernel` as the CUDA function `name`, over buffers at multiples of 256 bytes. `dtype_of` gives the dtype of each buffer that the kernel names.
 pub fn render(
     kernel: &LoopKernel,
     dtype_of: &dyn Fn(BufferId) -> DType,
     name: &str,
 ) -> Result<CudaKernel, RenderError> {
-    let mut rendered = function(kernel, dtype_of, name, false)?;
+    let buffers = Buffers { dtype: dtype_of, aligned: &|_| ALIGNED };
+    let mut rendered = function(&kernel.clone().into(), buffers, name, false)?;
     rendered.source = prelude::of(&rendered.source) + &rendered.source;
     Ok(rendered)
 }
 
-/// A kernel as a function, without those that it calls; as a `part` one of the device, whose first two parameters are the
-/// number of the block and of the blocks.
-fn function(
-    kernel: &LoopKernel,
-    dtype_of: &dyn Fn(BufferId) -> DType,
-    name: &str,
-    part: bool,
-) -> Result<CudaKernel, RenderError> {
+/// A kernel as a function, without those that it calls; with `shared`, one of the device that shares a launch, whose first two
+/// parameters are the number of the block and of the blocks.
+fn function(part: &Part, buffers: Buffers<'_>, name: &str, shared: bool) -> Result<CudaKernel, RenderError> {
     check::name(name)?;
-    check::kernel(kernel, dtype_of)?;
-    let (kernel, form) = group::arrange(kernel.collapsed(false));
+    check::kernel(&part.kernel, buffers.dtype)?;
+    let (kernel, form) = part.arranged(buffers);
     let wide = domain::needs_64_bits(&kernel)?;
-    let rendered = emit::emit(&kernel, form, wide, dtype_of, name, part);
-    match rendered.shared_bytes as usize / (group::BLOCK * 8) {
-        count if count > MOST_REDUCTIONS => Err(RenderError::TooManyReductions { count }),
-        _ => Ok(rendered),
-    }
+    emit::emit(&kernel, (form, part.cut), wide, buffers, name, shared)
 }

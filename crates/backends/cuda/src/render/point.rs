@@ -2,9 +2,9 @@
 //! buffers at hand.
 
 use super::emit::Writer;
-use super::group::Form;
+use super::group::{Cut, Form};
 use super::parts::numbered;
-use super::{RenderError, check, domain, scalar};
+use super::{Buffers, RenderError, check, domain, scalar};
 use onestep_ir::DType;
 use onestep_passes::schedule::{BufferId, LoopKernel};
 
@@ -39,11 +39,15 @@ pub(crate) fn point(
     let wide = domain::needs_64_bits(kernel)?;
     let (kernel, buffers) = numbered(kernel);
     let place = buffers.iter().position(|b| *b == held);
-    let mut writer = Writer::new(&kernel, Form::Thread, wide);
+    let dtype = |b: BufferId| dtype_of(buffers[b.index()]);
+    // Elements are read one by one, at any place.
+    let numbered = Buffers { dtype: &dtype, aligned: &|_| 1 };
+    let mut writer = Writer::new(&kernel, (Form::Thread, Cut::Whole), wide, numbered);
     writer.held = place.map(|n| BufferId(n as u32));
     writer.point();
-    let used = buffers.into_iter().enumerate().filter(|(n, _)| Some(*n) != place);
+    let (index, text) = (writer.index, writer.text);
+    let used = buffers.iter().enumerate().filter(|(n, _)| Some(*n) != place);
     let (parameters, buffers) =
-        used.map(|(n, b)| ((scalar::storage(dtype_of(b)), BufferId(n as u32)), b)).unzip();
-    Ok(Point { index: writer.index, text: writer.text, parameters, buffers })
+        used.map(|(n, &b)| ((scalar::storage(dtype_of(b)), BufferId(n as u32)), b)).unzip();
+    Ok(Point { index, text, parameters, buffers })
 }

@@ -3,6 +3,42 @@
 
 /// Name and text; a later one may call those before it.
 const FUNCTIONS: &[(&str, &str)] = &[
+    // Neighbouring elements. Of them, W at a time are read or written by one instruction, from a place that is a multiple of W.
+    ("Group", "template <class T, int N> struct alignas(N * sizeof(T)) Group { T at[N]; };"),
+    (
+        "load_group",
+        "template <int N, int W, class T> Group<T, N> load_group(const T* p) {
+  Group<T, N> all;
+#pragma unroll
+  for (int i = 0; i < N; i += W) {
+    const Group<T, W> some = *(const Group<T, W>*)(p + i);
+#pragma unroll
+    for (int v = 0; v < W; ++v) all.at[i + v] = some.at[v];
+  }
+  return all;
+}",
+    ),
+    (
+        "store_group",
+        "template <int W, class T, int N> void store_group(T* p, const Group<T, N>& all) {
+#pragma unroll
+  for (int i = 0; i < N; i += W) {
+    Group<T, W> some;
+#pragma unroll
+    for (int v = 0; v < W; ++v) some.at[v] = all.at[i + v];
+    *(Group<T, W>*)(p + i) = some;
+  }
+}",
+    ),
+    (
+        "group_of",
+        "template <int N, class T> Group<T, N> group_of(T x) {
+  Group<T, N> all;
+#pragma unroll
+  for (int v = 0; v < N; ++v) all.at[v] = x;
+  return all;
+}",
+    ),
     (
         "f16_to_f32",
         "float f16_to_f32(unsigned short h) { float x; asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(x) : \"h\"(h)); return x; }",
@@ -16,6 +52,8 @@ const FUNCTIONS: &[(&str, &str)] = &[
         "f32_to_bf16",
         "unsigned short f32_to_bf16(float x) { unsigned short h; asm(\"cvt.rn.bf16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(x)); return h; }",
     ),
+    // The storage of a float that is a bf16.
+    ("upper_half", "unsigned short upper_half(float x) { return (unsigned short)(__float_as_uint(x) >> 16); }"),
     ("round_f16", "float round_f16(float x) { return f16_to_f32(f32_to_f16(x)); }"),
     ("round_bf16", "float round_bf16(float x) { return bf16_to_f32(f32_to_bf16(x)); }"),
     (
@@ -68,8 +106,30 @@ const FUNCTIONS: &[(&str, &str)] = &[
         "shr_int",
         "template <class T> T shr_int(T a, T b) { return (unsigned long long)b < 8 * sizeof(T) ? (T)(a >> b) : a < (T)0 ? (T)-1 : (T)0; }",
     ),
-    ("max_f32", "float max_f32(float a, float b) { return a != a ? a : b != b ? b : fmaxf(a, b); }"),
-    ("min_f32", "float min_f32(float a, float b) { return a != a ? a : b != b ? b : fminf(a, b); }"),
+    (
+        "max_f32",
+        "float max_f32(float a, float b) {
+#if __CUDA_ARCH__ >= 800
+  float x;
+  asm(\"max.NaN.f32 %0, %1, %2;\" : \"=f\"(x) : \"f\"(a), \"f\"(b));
+  return x;
+#else
+  return a != a ? a : b != b ? b : fmaxf(a, b);
+#endif
+}",
+    ),
+    (
+        "min_f32",
+        "float min_f32(float a, float b) {
+#if __CUDA_ARCH__ >= 800
+  float x;
+  asm(\"min.NaN.f32 %0, %1, %2;\" : \"=f\"(x) : \"f\"(a), \"f\"(b));
+  return x;
+#else
+  return a != a ? a : b != b ? b : fminf(a, b);
+#endif
+}",
+    ),
     ("max_f64", "double max_f64(double a, double b) { return a != a ? a : b != b ? b : fmax(a, b); }"),
     ("min_f64", "double min_f64(double a, double b) { return a != a ? a : b != b ? b : fmin(a, b); }"),
     (
@@ -111,7 +171,8 @@ const FUNCTIONS: &[(&str, &str)] = &[
 pub fn of(body: &str) -> String {
     let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let calls = |text: &str, name: &str| {
-        text.match_indices(&format!("{name}(")).any(|(at, _)| !text[..at].ends_with(word))
+        let called = |at: usize| text[at + name.len()..].starts_with(['(', '<']);
+        text.match_indices(name).any(|(at, _)| called(at) && !text[..at].ends_with(word))
     };
     let mut used: Vec<&str> = vec![];
     for (name, text) in FUNCTIONS.iter().rev() {
@@ -125,7 +186,8 @@ pub fn of(body: &str) -> String {
             Some((head, rest)) if head.starts_with("template") => (format!("{head}> "), rest),
             _ => (String::new(), *text),
         };
-        out += &format!("{template}__device__ __forceinline__ {rest}\n");
+        let device = if rest.starts_with("struct") { "" } else { "__device__ __forceinline__ " };
+        out += &format!("{template}{device}{rest}\n");
     }
     out
 }

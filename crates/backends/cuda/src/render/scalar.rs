@@ -44,7 +44,8 @@ pub fn from_storage(d: DType, x: &str) -> String {
 pub fn to_storage(d: DType, x: &str) -> String {
     match d {
         DType::F16 => format!("f32_to_f16({x})"),
-        DType::BF16 => format!("f32_to_bf16({x})"),
+        // Always rounded already.
+        DType::BF16 => format!("upper_half({x})"),
         _ => x.into(),
     }
 }
@@ -81,6 +82,14 @@ pub fn literal(d: DType, bits: u64) -> String {
         DType::I8 => format!("{}", bits as u8 as i8),
         DType::U8 => format!("{}", bits as u8),
         DType::Bool => format!("{}", bits & 0xff != 0),
+    }
+}
+
+/// A literal as it stands in memory.
+pub fn stored_literal(d: DType, bits: u64) -> String {
+    match d {
+        DType::F16 | DType::BF16 => format!("({}){}", storage(d), bits & 0xffff),
+        d => format!("({}){}", storage(d), literal(d, bits)),
     }
 }
 

@@ -1,28 +1,52 @@
-// Block, 64 blocks of 256, 2048 bytes shared
-__device__ __forceinline__ float max_f32(float a, float b) { return a != a ? a : b != b ? b : fmaxf(a, b); }
+// Warp, 8 blocks of 256, 0 bytes shared
+template <class T, int N> struct alignas(N * sizeof(T)) Group { T at[N]; };
+template <int N, int W, class T> __device__ __forceinline__ Group<T, N> load_group(const T* p) {
+  Group<T, N> all;
+#pragma unroll
+  for (int i = 0; i < N; i += W) {
+    const Group<T, W> some = *(const Group<T, W>*)(p + i);
+#pragma unroll
+    for (int v = 0; v < W; ++v) all.at[i + v] = some.at[v];
+  }
+  return all;
+}
+template <int W, class T, int N> __device__ __forceinline__ void store_group(T* p, const Group<T, N>& all) {
+#pragma unroll
+  for (int i = 0; i < N; i += W) {
+    Group<T, W> some;
+#pragma unroll
+    for (int v = 0; v < W; ++v) some.at[v] = all.at[i + v];
+    *(Group<T, W>*)(p + i) = some;
+  }
+}
+__device__ __forceinline__ float max_f32(float a, float b) {
+#if __CUDA_ARCH__ >= 800
+  float x;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b));
+  return x;
+#else
+  return a != a ? a : b != b ? b : fmaxf(a, b);
+#endif
+}
 extern "C" __global__ void __launch_bounds__(256) softmax_64x1000(const float* b0, float* b1, float* b2) {
-  extern __shared__ long long shared[];
-  const int lane = threadIdx.x;
-  for (int row = (int)blockIdx.x; row < 64; row += (int)gridDim.x) {
+  const int lane = threadIdx.x % 32;
+  for (int row = (int)blockIdx.x * 8 + (int)threadIdx.x / 32; row < 64; row += (int)gridDim.x * 8) {
     const int i0 = row;
     float p1 = __uint_as_float(0xff800000u);
-    float k0[4];
+    float k0[32];
 #pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      const int r = lane + k * 256;
+    for (int g = 0; g < 8; ++g) {
+      const int r = (lane + g * 32) * 4;
       if (r < 1000) {
         const int i1 = r;
-        const float e0 = b0[1000 * i0 + i1];
-        k0[k] = e0;
-        p1 = max_f32(p1, e0);
+        const Group<float, 4> l0 = load_group<4, 4>(b0 + 1000 * i0 + i1);
+#pragma unroll
+        for (int v = 0; v < 4; ++v) {
+          const float e0 = l0.at[v];
+          k0[g * 4 + v] = e0;
+          p1 = max_f32(p1, e0);
+        }
       }
-    }
-    float* const s1 = (float*)(shared + 0);
-    s1[threadIdx.x] = p1;
-    __syncthreads();
-    p1 = s1[lane % 32];
-    for (int w = 1; w < 8; ++w) {
-      p1 = max_f32(p1, s1[w * 32 + lane % 32]);
     }
 #pragma unroll
     for (int offset = 16; offset > 0; offset /= 2) {
@@ -32,26 +56,21 @@ extern "C" __global__ void __launch_bounds__(256) softmax_64x1000(const float* b
     p1 = __shfl_sync(0xffffffffu, p1, 0);
     const float e1 = p1;
     float p4 = 0.0f;
-    float k3[4];
+    float k3[32];
 #pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      const int r = lane + k * 256;
+    for (int g = 0; g < 8; ++g) {
+      const int r = (lane + g * 32) * 4;
       if (r < 1000) {
         const int i1 = r;
-        const float e0 = k0[k];
-        const float e2 = e0 - e1;
-        const float e3 = expf(e2);
-        k3[k] = e3;
-        p4 = p4 + e3;
+#pragma unroll
+        for (int v = 0; v < 4; ++v) {
+          const float e0 = k0[g * 4 + v];
+          const float e2 = e0 - e1;
+          const float e3 = expf(e2);
+          k3[g * 4 + v] = e3;
+          p4 = p4 + e3;
+        }
       }
-    }
-    __syncthreads();
-    float* const s4 = (float*)(shared + 0);
-    s4[threadIdx.x] = p4;
-    __syncthreads();
-    p4 = s4[lane % 32];
-    for (int w = 1; w < 8; ++w) {
-      p4 = p4 + s4[w * 32 + lane % 32];
     }
 #pragma unroll
     for (int offset = 16; offset > 0; offset /= 2) {
@@ -61,16 +80,20 @@ extern "C" __global__ void __launch_bounds__(256) softmax_64x1000(const float* b
     p4 = __shfl_sync(0xffffffffu, p4, 0);
     const float e4 = p4;
 #pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      const int r = lane + k * 256;
+    for (int g = 0; g < 8; ++g) {
+      const int r = (lane + g * 32) * 4;
       if (r < 1000) {
         const int i1 = r;
-        const float e3 = k3[k];
-        const float e5 = e3 / e4;
-        b1[1000 * i0 + i1] = e5;
+        Group<float, 4> w0;
+#pragma unroll
+        for (int v = 0; v < 4; ++v) {
+          const float e3 = k3[g * 4 + v];
+          const float e5 = e3 / e4;
+          w0.at[v] = e5;
+        }
+        store_group<4>(b1 + 1000 * i0 + i1, w0);
       }
     }
     if (lane == 0) b2[i0] = e4;
-    __syncthreads();
   }
 }

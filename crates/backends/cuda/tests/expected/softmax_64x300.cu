@@ -1,19 +1,51 @@
 // Warp, 8 blocks of 256, 0 bytes shared
-__device__ __forceinline__ float max_f32(float a, float b) { return a != a ? a : b != b ? b : fmaxf(a, b); }
+template <class T, int N> struct alignas(N * sizeof(T)) Group { T at[N]; };
+template <int N, int W, class T> __device__ __forceinline__ Group<T, N> load_group(const T* p) {
+  Group<T, N> all;
+#pragma unroll
+  for (int i = 0; i < N; i += W) {
+    const Group<T, W> some = *(const Group<T, W>*)(p + i);
+#pragma unroll
+    for (int v = 0; v < W; ++v) all.at[i + v] = some.at[v];
+  }
+  return all;
+}
+template <int W, class T, int N> __device__ __forceinline__ void store_group(T* p, const Group<T, N>& all) {
+#pragma unroll
+  for (int i = 0; i < N; i += W) {
+    Group<T, W> some;
+#pragma unroll
+    for (int v = 0; v < W; ++v) some.at[v] = all.at[i + v];
+    *(Group<T, W>*)(p + i) = some;
+  }
+}
+__device__ __forceinline__ float max_f32(float a, float b) {
+#if __CUDA_ARCH__ >= 800
+  float x;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b));
+  return x;
+#else
+  return a != a ? a : b != b ? b : fmaxf(a, b);
+#endif
+}
 extern "C" __global__ void __launch_bounds__(256) softmax_64x300(const float* b0, float* b1, float* b2) {
   const int lane = threadIdx.x % 32;
   for (int row = (int)blockIdx.x * 8 + (int)threadIdx.x / 32; row < 64; row += (int)gridDim.x * 8) {
     const int i0 = row;
     float p1 = __uint_as_float(0xff800000u);
-    float k0[10];
+    float k0[12];
 #pragma unroll
-    for (int k = 0; k < 10; ++k) {
-      const int r = lane + k * 32;
+    for (int g = 0; g < 3; ++g) {
+      const int r = (lane + g * 32) * 4;
       if (r < 300) {
         const int i1 = r;
-        const float e0 = b0[300 * i0 + i1];
-        k0[k] = e0;
-        p1 = max_f32(p1, e0);
+        const Group<float, 4> l0 = load_group<4, 4>(b0 + 300 * i0 + i1);
+#pragma unroll
+        for (int v = 0; v < 4; ++v) {
+          const float e0 = l0.at[v];
+          k0[g * 4 + v] = e0;
+          p1 = max_f32(p1, e0);
+        }
       }
     }
 #pragma unroll
@@ -24,17 +56,20 @@ extern "C" __global__ void __launch_bounds__(256) softmax_64x300(const float* b0
     p1 = __shfl_sync(0xffffffffu, p1, 0);
     const float e1 = p1;
     float p4 = 0.0f;
-    float k3[10];
+    float k3[12];
 #pragma unroll
-    for (int k = 0; k < 10; ++k) {
-      const int r = lane + k * 32;
+    for (int g = 0; g < 3; ++g) {
+      const int r = (lane + g * 32) * 4;
       if (r < 300) {
         const int i1 = r;
-        const float e0 = k0[k];
-        const float e2 = e0 - e1;
-        const float e3 = expf(e2);
-        k3[k] = e3;
-        p4 = p4 + e3;
+#pragma unroll
+        for (int v = 0; v < 4; ++v) {
+          const float e0 = k0[g * 4 + v];
+          const float e2 = e0 - e1;
+          const float e3 = expf(e2);
+          k3[g * 4 + v] = e3;
+          p4 = p4 + e3;
+        }
       }
     }
 #pragma unroll
@@ -45,13 +80,18 @@ extern "C" __global__ void __launch_bounds__(256) softmax_64x300(const float* b0
     p4 = __shfl_sync(0xffffffffu, p4, 0);
     const float e4 = p4;
 #pragma unroll
-    for (int k = 0; k < 10; ++k) {
-      const int r = lane + k * 32;
+    for (int g = 0; g < 3; ++g) {
+      const int r = (lane + g * 32) * 4;
       if (r < 300) {
         const int i1 = r;
-        const float e3 = k3[k];
-        const float e5 = e3 / e4;
-        b1[300 * i0 + i1] = e5;
+        Group<float, 4> w0;
+#pragma unroll
+        for (int v = 0; v < 4; ++v) {
+          const float e3 = k3[g * 4 + v];
+          const float e5 = e3 / e4;
+          w0.at[v] = e5;
+        }
+        store_group<4>(b1 + 300 * i0 + i1, w0);
       }
     }
     if (lane == 0) b2[i0] = e4;

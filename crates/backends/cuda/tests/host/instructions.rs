@@ -1,0 +1,9 @@
+//! Instructions of the device, as functions of the shim.
+
+/// A text without instructions of the device.
+pub fn on_host(source: &str) -> String {
+    source
+        .replace("asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(x) : \"h\"(h))", "x = host_from_f16(h)")
+        .replace("asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(x))", "h = host_to_f16(x)")
+        .replace("asm(\"cvt.rn.bf16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(x))", "h = host_to_bf16(x)")
+}
