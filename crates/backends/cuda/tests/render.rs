@@ -118,6 +118,22 @@ fn forms() {
     assert_eq!(form(1025, true), Form::Columns { lanes: 256, columns: 8 });
 }
 
+/// What all columns share along the rows does not make rows of them, however often it is loaded.
+#[test]
+fn shared_scales_do_not_choose_the_form() {
+    let mut c = Case::new("scaled_columns", &[64], &[300]);
+    let x = c.buffer(F32, 64 * 300, Fill::Edges);
+    let mut value = c.load(x, &[1, 64]);
+    for _ in 0..3 {
+        let b = c.buffer(F32, 300, Fill::Edges);
+        let scale = c.load(b, &[0, 1]);
+        value = c.binary(BinaryKind::Mul, value, scale);
+    }
+    let sum = c.reduce(ReduceKind::Sum, value);
+    c.store(sum, 64, &[1, 0]);
+    assert!(matches!(rendered(&c).unwrap().form, Form::Columns { .. }));
+}
+
 #[test]
 fn large_domains_have_wide_indices() {
     let mut c = Case::new("wide", &[1 << 20, 1 << 12], &[]);

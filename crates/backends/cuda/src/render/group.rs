@@ -160,14 +160,18 @@ pub fn arrange_rows(mut k: LoopKernel, cut: Cut) -> (LoopKernel, Form) {
     if lanes == 1 || cut == Cut::Lanes {
         return (k, Form::Thread);
     }
-    // How many of the loads that vary along a row step by one element along this axis.
+    // How many elements are loaded, by those loads that vary along a row and step by one element along this axis: what a row's
+    // points or a column's share weighs nothing beside what each has of its own.
     let contiguous = |axis: usize| {
         let varying = k.body.iter().zip(k.varies()).filter(|(_, v)| *v);
-        let steps = varying.filter_map(|(e, _)| match &e.expr {
-            Expr::Load { access, .. } => Some(access.place.coefs[axis].abs()),
+        let loaded = varying.filter_map(|(e, _)| match &e.expr {
+            Expr::Load { access, .. } if access.place.coefs[axis].abs() == 1 => {
+                let touched = access.place.coefs.iter().zip(&k.extents).filter(|(c, _)| **c != 0);
+                Some(touched.fold(1usize, |n, (_, &extent)| n.saturating_mul(extent)))
+            }
             _ => None,
         });
-        steps.filter(|&s| s == 1).count()
+        loaded.fold(0usize, usize::saturating_add)
     };
     let along = contiguous(k.extents.len() - 1);
     let wide = |&a: &usize| k.extents[a] >= FEWEST_COLUMNS;
