@@ -5,8 +5,8 @@ use super::Case;
 use onestep_cuda::CudaTarget;
 use onestep_ir::op::Range;
 use onestep_ir::ops::{Attention, AttentionAlign, AttentionGrad, AttentionLayout};
-use onestep_ir::testing::Rng;
-use onestep_ir::{Array, DType, Dense, Graph, GraphBuilder, Real, Shape, Tensor, Type};
+use onestep_ir::testing::{Rng, random_inputs};
+use onestep_ir::{Array, DType, Dense, Graph, GraphBuilder, Real, ScanOptions, Shape, Tensor, Type};
 use onestep_passes::pipeline::{Options, compile};
 use std::collections::BTreeMap;
 
@@ -164,7 +164,25 @@ pub fn options() -> Vec<Case> {
     let capped = Attention { softcap: Some(Real::new(2.0)), ..plain(Bthd, 64) };
     let masked = Setting { mask: Some((DType::Bool, 1, 6)), ..cached(capped, 30, vec![390]) };
     add("of masked queries over a cache", masked);
+    all.push(scanned());
     all
+}
+
+/// Attention in a scan, where an address is known to be that of an element and no more.
+fn scanned() -> Case {
+    let g = GraphBuilder::new("scan");
+    let first = g.input("first", DType::BF16, [1, 21, 2, 32]);
+    let all = g.input("all", DType::BF16, [3, 1, 21, 2, 32]);
+    let op = causal(AttentionLayout::Bthd, 32);
+    let scanned = g.scan(&[first], &[all], ScanOptions::default(), |carries, slices| {
+        let results = g.emit(op, &[slices[0], slices[0], carries[0]]);
+        (vec![results[0]], vec![results[1]])
+    });
+    g.output("last", scanned.carries[0]);
+    g.output("lse", scanned.outputs[0]);
+    let graph = g.build().expect("the graph is well formed");
+    Case::new("attention in a scan".into(), &graph, random_inputs(&graph, 1), BTreeMap::new(), 2e-2)
+        .expect("every op has a kernel")
 }
 
 /// A query of Llama 1.1B over a cache of 2048 keys.

@@ -5,6 +5,9 @@
 //! sums, and blocks do not wait for each other: the gradient recomputes the scores twice, once to add up over the keys of each
 //! query and once over the queries of each key. So each sum has one order, and no float is added by an atomic.
 //!
+//! In `f32` and `f64` an attention is taken apart into matrix products and a softmax, as it is where the gradient of an additive
+//! mask is wanted or a head is larger than [`MOST_SIZE`].
+//!
 //! The kernels are the `.cu` files beside this one. Their text begins with the sizes and distances of the case
 //! ([`Problem::text`]), the instructions ([`device.cuh`](wgmma)), and what they share (`tile.cuh`, `scores.cuh`).
 
