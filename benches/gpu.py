@@ -54,6 +54,9 @@ for work in a.works:
             if not any(isinstance(r, str) for r in runs[s]):
                 runs[s].append(measure(s, work))
     figures[work] = runs
+    if a.json:
+        with open(a.json, "w") as file:
+            json.dump(figures, file, indent=1)
     print(f"\n{work}")
     for s in systems:
         bad = next((r for r in runs[s] if isinstance(r, str)), None)
@@ -67,6 +70,3 @@ for work in a.works:
         ratio = "" if s == "onestep" or len(mine) < len(ms) else f"  ratio {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
         rate = f"{statistics.median(of('per_second')):12,.0f} {UNITS.get(work, 'examples/s')}"
         print(f"  {s:14} {statistics.median(ms):9.4f} ms ({min(ms):.4f} to {max(ms):.4f}) {rate}  {statistics.median(of('bytes')) / 2**30:7.3f} GiB  first {statistics.median(of('first_ms')) / 1e3:.1f} s{ratio}")
-if a.json:
-    with open(a.json, "w") as file:
-        json.dump(figures, file, indent=1)
