@@ -8,7 +8,7 @@ use onestep_ir::testing::{RandomOptions, Rng, random_graph};
 use onestep_ir::{DType, Graph, GraphBuilder, Init, Role, Tensor};
 use onestep_optim::rules::RULES;
 use onestep_optim::{
-    Average, Clip, Group, LossScale, Params, StepOptions, UnusedParameter, Warmup, training_step,
+    Average, Clip, Group, LossScale, Params, StepOptions, Storage, UnusedParameter, Warmup, training_step,
 };
 use onestep_passes::precision::Precision;
 
@@ -94,7 +94,9 @@ fn low_steps_of_random_graphs() {
     let mut steps = 0;
     for seed in 0..60 {
         let precision = if seed % 2 == 0 { Precision::Bf16 } else { Precision::F16 };
-        if let Some(graph) = step(seed, precision, StepOptions::default()) {
+        let storage = if seed % 3 == 0 { Storage::Bf16 } else { Storage::Exact };
+        let around = StepOptions { parameters: storage, slots: storage, ..StepOptions::default() };
+        if let Some(graph) = step(seed, precision, around) {
             tight(&graph, seed, 0.2);
             steps += 1;
         }

@@ -186,11 +186,15 @@ fn members_round_as_they_would_alone() {
     };
     let mut population = step().population(2).compile(&cpu(2)).unwrap();
     let mut together = population.init([5, 6]).unwrap();
-    (0..3).for_each(|n| drop(population.run(&mut together, rows(6, n)).unwrap()));
+    for n in 0..3 {
+        population.run(&mut together, rows(6, n)).unwrap();
+    }
     for (member, seed) in [5, 6].into_iter().enumerate() {
         let mut alone = step().compile(&cpu(1)).unwrap();
         let mut state = alone.init(seed).unwrap();
-        (0..3).for_each(|n| drop(alone.run(&mut state, rows(6, n)).unwrap()));
+        for n in 0..3 {
+            alone.run(&mut state, rows(6, n)).unwrap();
+        }
         assert!(snapshot(&population.member(&together, member).unwrap()) == snapshot(&state), "seed {seed}");
     }
 }

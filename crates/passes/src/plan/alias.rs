@@ -16,10 +16,17 @@ const OPERAND: &str = "for every part of the new one";
 
 /// The buffers that `kernel` reads (or, for a matmul, hands to its epilogue) and that its result `b` may replace.
 pub fn candidates(kernel: &Kernel, b: BufferId) -> Vec<BufferId> {
-    let mut read = kernel.reads();
-    if let Kernel::Matmul(m) = kernel {
-        read.push(m.out);
-    }
+    let read = match kernel {
+        // Only the loop that writes it can.
+        Kernel::Loops(parts) => {
+            let writer = parts.iter().find(|p| p.writes().contains(&b));
+            let mut read = writer.map_or(vec![], LoopKernel::reads);
+            read.sort();
+            read
+        }
+        Kernel::Matmul(m) => kernel.reads().into_iter().chain([m.out]).collect(),
+        Kernel::Library(_) | Kernel::Scan(_) => kernel.reads(),
+    };
     read.into_iter().filter(|&a| obstacle(kernel, a, b).is_none()).collect()
 }
 
