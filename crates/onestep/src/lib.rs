@@ -56,6 +56,7 @@ pub use onestep_optim::{
     SparseAdam, UnusedParameter, UpdateRule, Warmup,
 };
 pub use onestep_passes::precision::{Precision, precision};
+pub use onestep_passes::store::store;
 pub use onestep_runtime::{
     Binding, Bound, CompileEvent, Device, Error, Executable, Feeds, Options, Outputs, Program, Report, State,
     Traffic, ValueDigest,
