@@ -9,6 +9,15 @@ use std::collections::HashMap;
 /// The name of a kernel's function in a text that has no name yet.
 pub(crate) const NAME: &str = "kernel_name";
 
+/// At the start of a kernel: the next one's blocks may take their places, to wait there. A kernel is launched while the ones
+/// before it still run, so that the time between them is hidden, and each waits for them itself (devices from Hopper on).
+pub(crate) const MAKE_WAY: &str =
+    "#if __CUDA_ARCH__ >= 900\n  asm volatile(\"griddepcontrol.launch_dependents;\");\n#endif\n";
+
+/// Ends when all kernels before have ended, and what they wrote is there. Nothing of theirs is read or overwritten earlier.
+pub(crate) const WAIT: &str =
+    "#if __CUDA_ARCH__ >= 900\n  asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");\n#endif\n";
+
 /// Threads of a block, but for kernels that say otherwise.
 pub const THREADS: u32 = 256;
 
@@ -142,6 +151,17 @@ pub(crate) struct Launch {
     pub arguments: Vec<Address>,
 }
 
+/// The text of a kernel that waits for those before it: where it says so itself, else at once.
+fn waiting(source: &str) -> String {
+    let body = source.find(&format!("{NAME}(")).and_then(|at| Some(at + source[at..].find("{\n")? + 2));
+    match body {
+        Some(at) if !source.contains(WAIT) => {
+            format!("{}{MAKE_WAY}{WAIT}{}", &source[..at], &source[at..])
+        }
+        _ => source.to_string(),
+    }
+}
+
 impl Code {
     /// A program without steps.
     pub(crate) fn new(arena_bytes: usize) -> Code {
@@ -153,7 +173,7 @@ impl Code {
         let next = self.kernels.len();
         let kernel = *self.known.entry(launch.source).or_insert_with_key(|source| {
             let name = format!("k{:016x}", stream_id(source));
-            let source = source.replace(NAME, &name);
+            let source = waiting(source).replace(NAME, &name);
             self.kernels.push(Kernel {
                 name,
                 source,

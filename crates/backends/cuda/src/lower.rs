@@ -32,12 +32,17 @@ pub fn lower(schedule: &Schedule, plan: &Plan, vendor: &dyn Fn(&Product) -> bool
     code.homes = homes.clone();
     code.labels = schedule.kernels.iter().map(label).collect();
     let (mut out, mut own) = (vec![], Lowering { code, vendor });
-    for (number, kernel) in schedule.kernels.iter().enumerate() {
+    let mut number = 0;
+    while number < schedule.kernels.len() {
         let at = |e| CudaError::Kernel { kernel: number, source: Box::new(e) };
-        own.kernel(kernel, schedule, &homes, &mut out).map_err(at)?;
+        let beside = own.beside(&schedule.kernels[number..], schedule, &homes, &mut out).map_err(at)?;
+        if beside == 0 {
+            own.kernel(&schedule.kernels[number], schedule, &homes, &mut out).map_err(at)?;
+        }
         for step in out.drain(..) {
             own.code.push(number, step)?;
         }
+        number += beside.max(1);
     }
     for step in commits(schedule, plan, &homes, &state) {
         own.code.push(schedule.kernels.len(), step)?;
@@ -110,6 +115,31 @@ impl Lowering<'_> {
         };
         self.launches(launches, out);
         Ok(())
+    }
+
+    /// Products of few rows that come first and do not depend on each other, as one launch; how many they are. The launch
+    /// counts for the first of them.
+    fn beside(
+        &mut self,
+        kernels: &[Kernel],
+        schedule: &Schedule,
+        homes: &[Address],
+        out: &mut Vec<Step>,
+    ) -> Result<usize, CudaError> {
+        let mut group = vec![];
+        for kernel in kernels {
+            let Kernel::Matmul(m @ MatmulKernel { epilogue: None, .. }) = kernel else { break };
+            let product = library::matmul::product(m, &Context { schedule, homes })?;
+            if !library::gemv::takes(&product) || !library::gemv::joins(&group, &product) {
+                break;
+            }
+            group.push(product);
+        }
+        if !group.is_empty() {
+            let fixed = group.iter().all(|p| is_fixed(schedule, p.rhs.0));
+            self.launches(library::gemv::launch(&group, fixed).into(), out);
+        }
+        Ok(group.len())
     }
 
     fn launches(&mut self, launches: library::Launches, out: &mut Vec<Step>) {
@@ -187,6 +217,11 @@ impl Lowering<'_> {
         let product = library::matmul::product(m, context)?;
         let [batch, rows, columns, k] = product.sizes;
         if batch * rows * columns == 0 {
+            return Ok(());
+        }
+        if library::gemv::takes(&product) {
+            let fixed = is_fixed(context.schedule, product.rhs.0);
+            self.launches(library::gemv::launch(&[product], fixed).into(), out);
             return Ok(());
         }
         if k > 0 && (self.vendor)(&product) {
@@ -267,6 +302,15 @@ impl Lowering<'_> {
             out.extend(steps.iter().map(|s| placed(s, &real)));
         }
         Ok(())
+    }
+}
+
+/// Whether nothing that a run does changes what is at an address.
+fn is_fixed(schedule: &Schedule, at: Address) -> bool {
+    match at.space {
+        Space::Constants => true,
+        Space::State(n) => schedule.states.get(n).is_some_and(|s| s.update.is_none()),
+        _ => false,
     }
 }
 

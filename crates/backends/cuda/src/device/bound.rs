@@ -6,7 +6,7 @@ use super::memory::{Memory, Pinned, copy_out};
 use super::{CudaProgram, driver};
 use crate::CudaError;
 use crate::code::{Address, Space, Step};
-use cudarc::driver::sys::{CUevent_flags, CUgraphInstantiate_flags, CUstreamCaptureMode};
+use cudarc::driver::sys::{self, CUevent_flags, CUgraphInstantiate_flags, CUstreamCaptureMode};
 use cudarc::driver::{CudaEvent, CudaGraph, result};
 use onestep_ir::{Array, ArrayError};
 use onestep_passes::schedule::BufferId;
@@ -122,6 +122,7 @@ impl CudaBound {
     /// Starts steps on the device's stream.
     fn launch(&self, steps: std::ops::Range<usize>) -> Result<(), CudaError> {
         let (program, stream) = (&self.program, self.program.device.stream.cu_stream());
+        let first = steps.start;
         for at in steps {
             match &program.code.steps[at].1 {
                 Step::Launch { kernel, grid, arguments } => {
@@ -129,14 +130,31 @@ impl CudaBound {
                     let mut pointers: Vec<*mut c_void> =
                         values.iter_mut().map(|v| (v as *mut u64).cast()).collect();
                     let text = &program.code.kernels[*kernel];
-                    let (threads, shared) = ((text.threads, 1, 1), text.shared_bytes);
                     let function = program.functions[*kernel];
+                    // Of the kernels of the vendor's library none says when it may be overtaken.
+                    let behind_kernel =
+                        at > first && matches!(program.code.steps[at - 1].1, Step::Launch { .. });
+                    let overlaps = program.device.overlaps && behind_kernel;
+                    let mut attribute = overlap();
+                    let config = sys::CUlaunchConfig {
+                        gridDimX: *grid,
+                        gridDimY: 1,
+                        gridDimZ: 1,
+                        blockDimX: text.threads,
+                        blockDimY: 1,
+                        blockDimZ: 1,
+                        sharedMemBytes: text.shared_bytes,
+                        hStream: stream,
+                        attrs: &mut attribute,
+                        numAttrs: u32::from(overlaps),
+                    };
                     // SAFETY: the arguments are the addresses that the kernel's text names, in its order, of buffers of
                     // the sizes that its text was made for; the plan's check proved that no step overwrites what is
-                    // still read.
+                    // still read, and one that overlaps others waits for them in its text.
                     unsafe {
-                        result::launch_kernel(function, (*grid, 1, 1), threads, shared, stream, &mut pointers)
+                        sys::cuLaunchKernelEx(&config, function, pointers.as_mut_ptr(), std::ptr::null_mut())
                     }
+                    .result()
                     .map_err(driver("launching a kernel"))?;
                 }
                 Step::Product(p) => {
@@ -283,6 +301,13 @@ impl CudaBound {
         let milliseconds = start.elapsed_ms(&end).map_err(driver("reading an event"))?;
         Ok(f64::from(milliseconds) / runs.max(1) as f64)
     }
+}
+
+/// The attribute of a launch that does not wait for the kernels before it, as their successor does itself.
+fn overlap() -> sys::CUlaunchAttribute {
+    let id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    let value = sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 };
+    sys::CUlaunchAttribute { id, pad: [0; 4], value }
 }
 
 impl Drop for CudaBound {

@@ -23,6 +23,8 @@ pub struct CudaDevice {
     blas: Option<Blas>,
     name: String,
     architecture: String,
+    /// Whether a kernel may be launched while those before it run: see [`crate::code`].
+    overlaps: bool,
 }
 
 impl std::fmt::Debug for CudaDevice {
@@ -90,7 +92,7 @@ impl CudaDevice {
         let name = context.name().map_err(driver("asking for its name"))?;
         let blas = if blas.found { Some(Blas::new()?) } else { None };
         let architecture = format!("sm_{major}{minor}{suffix}");
-        Ok(Arc::new(CudaDevice { context, stream, blas, name, architecture }))
+        Ok(Arc::new(CudaDevice { context, stream, blas, name, architecture, overlaps: major >= 9 }))
     }
 
     /// Its name, as NVIDIA gives it.
