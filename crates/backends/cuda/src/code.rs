@@ -1,6 +1,7 @@
 //! A program as text and launches, before any device: distinct kernels, and steps over addresses that are relative to the
 //! program's areas. It can be inspected, compared and run by anything that can compile the text.
 
+use crate::branches::Branches;
 use crate::error::CudaError;
 use onestep_ir::DType;
 use onestep_ir::random::stream_id;
@@ -9,12 +10,11 @@ use std::collections::HashMap;
 /// The name of a kernel's function in a text that has no name yet.
 pub(crate) const NAME: &str = "kernel_name";
 
-/// At the start of a kernel: the next one's blocks may take their places, to wait there. A kernel is launched while the ones
-/// before it still run, so that the time between them is hidden, and each waits for them itself (devices from Hopper on).
+/// What a kernel begins with that waits for those before it later on, and by itself: its successor may be launched.
 pub(crate) const MAKE_WAY: &str =
     "#if __CUDA_ARCH__ >= 900\n  asm volatile(\"griddepcontrol.launch_dependents;\");\n#endif\n";
 
-/// Ends when all kernels before have ended, and what they wrote is there. Nothing of theirs is read or overwritten earlier.
+/// Where such a kernel waits. Nothing that a kernel before writes or reads is used earlier.
 pub(crate) const WAIT: &str =
     "#if __CUDA_ARCH__ >= 900\n  asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");\n#endif\n";
 
@@ -121,6 +121,8 @@ pub struct Code {
     pub kernels: Vec<Kernel>,
     /// The steps, each with the schedule's kernel that it is part of (one past the last for the copies of new state).
     pub steps: Vec<(usize, Step)>,
+    /// Which of the schedule's kernels, and of the copies of new state as one more, may run beside each other.
+    pub branches: Branches,
     /// A line for each kernel of the schedule, for reports: op and sizes.
     pub labels: Vec<String>,
     /// Where each buffer of the schedule is.
@@ -151,17 +153,6 @@ pub(crate) struct Launch {
     pub arguments: Vec<Address>,
 }
 
-/// The text of a kernel that waits for those before it: where it says so itself, else at once.
-fn waiting(source: &str) -> String {
-    let body = source.find(&format!("{NAME}(")).and_then(|at| Some(at + source[at..].find("{\n")? + 2));
-    match body {
-        Some(at) if !source.contains(WAIT) => {
-            format!("{}{MAKE_WAY}{WAIT}{}", &source[..at], &source[at..])
-        }
-        _ => source.to_string(),
-    }
-}
-
 impl Code {
     /// A program without steps.
     pub(crate) fn new(arena_bytes: usize) -> Code {
@@ -173,7 +164,7 @@ impl Code {
         let next = self.kernels.len();
         let kernel = *self.known.entry(launch.source).or_insert_with_key(|source| {
             let name = format!("k{:016x}", stream_id(source));
-            let source = waiting(source).replace(NAME, &name);
+            let source = source.replace(NAME, &name);
             self.kernels.push(Kernel {
                 name,
                 source,
@@ -202,13 +193,27 @@ impl Code {
         Ok(())
     }
 
+    /// The products for the vendor's library.
+    pub fn products(&self) -> impl Iterator<Item = &Product> {
+        self.steps.iter().filter_map(|(_, step)| match step {
+            Step::Product(p) => Some(p),
+            _ => None,
+        })
+    }
+
     /// The kernels in at most `count` texts of about equal length, each to be compiled by itself, with how many are in each.
     pub fn texts(&self, count: usize) -> Vec<(usize, String)> {
         let total: usize = self.kernels.iter().map(|k| k.source.len()).sum();
         let each = total.div_ceil(count.max(1));
+        let mut blocks = vec![0; self.kernels.len()];
+        for (_, step) in &self.steps {
+            if let Step::Launch { kernel, grid, .. } = step {
+                blocks[*kernel] = *grid.max(&blocks[*kernel]);
+            }
+        }
         let mut texts: Vec<(usize, String)> = vec![];
-        for k in &self.kernels {
-            let own = format!("namespace n_{} {{\n{}}}\n", k.name, k.source);
+        for (k, blocks) in self.kernels.iter().zip(blocks) {
+            let own = format!("namespace n_{} {{\n{}}}\n", k.name, ordered(&k.source, blocks));
             match texts.last_mut() {
                 Some((held, text)) if text.len() < each => {
                     *held += 1;
@@ -219,4 +224,23 @@ impl Code {
         }
         texts
     }
+}
+
+/// Launches of at most this many blocks let their successors be launched at once. Those of larger ones would be dealt out
+/// unevenly, among what room is left.
+const FEW_BLOCKS: u32 = 48;
+
+/// A kernel's text with what it does first where the architecture may launch it before its predecessor has ended: it waits for
+/// that, which has itself waited for all before it. One that says where it waits is as it is.
+fn ordered(source: &str, blocks: u32) -> String {
+    if source.contains(WAIT) {
+        return source.into();
+    }
+    let entry = source.find("__global__").unwrap_or(0);
+    let Some(brace) = source[entry..].find('{') else { return source.into() };
+    let (head, body) = source.split_at(entry + brace + 1);
+    let successor = if blocks <= FEW_BLOCKS { "griddepcontrol.launch_dependents; " } else { "" };
+    format!(
+        "{head}\n#if __CUDA_ARCH__ >= 900\n  asm volatile(\"{successor}griddepcontrol.wait;\" ::: \"memory\");\n#endif{body}"
+    )
 }

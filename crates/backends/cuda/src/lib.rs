@@ -5,6 +5,7 @@
 //! templates. The module `device` (feature `device`) compiles the text by NVRTC, captures all launches in one CUDA graph and
 //! replays it: a run is one dispatch. Driver, NVRTC and cuBLASLt are found when the program runs.
 
+pub mod branches;
 pub mod code;
 #[cfg(feature = "device")]
 pub mod device;

@@ -3,6 +3,7 @@
 //! The iterations of a scan are steps like others: the body is lowered once, over addresses of its own buffers, and repeated
 //! with the places that these have in each iteration.
 
+use crate::branches::{self, Unit, Use};
 use crate::code::{Address, Code, Launch, NAME, Product, Space, Step, THREADS};
 use crate::error::CudaError;
 use crate::library::{self, Context};
@@ -32,7 +33,7 @@ pub fn lower(schedule: &Schedule, plan: &Plan, vendor: &dyn Fn(&Product) -> bool
     code.homes = homes.clone();
     code.labels = schedule.kernels.iter().map(label).collect();
     let (mut out, mut own) = (vec![], Lowering { code, vendor });
-    let mut number = 0;
+    let (mut number, mut groups) = (0, vec![]);
     while number < schedule.kernels.len() {
         let at = |e| CudaError::Kernel { kernel: number, source: Box::new(e) };
         let beside = own.beside(&schedule.kernels[number..], schedule, &homes, &mut out).map_err(at)?;
@@ -43,11 +44,56 @@ pub fn lower(schedule: &Schedule, plan: &Plan, vendor: &dyn Fn(&Product) -> bool
             own.code.push(number, step)?;
         }
         number += beside.max(1);
+        groups.push(beside.max(1));
     }
     for step in commits(schedule, plan, &homes, &state) {
         own.code.push(schedule.kernels.len(), step)?;
     }
+    own.code.branches = branches::deal(&units(schedule, &own.code, &groups));
     Ok(own.code)
+}
+
+/// Blocks from which a launch fills the device.
+const WIDE: u32 = 264;
+
+/// The kernels, and the copies of new state as one more, with the memory that they use. `groups` are the numbers of kernels
+/// that share launches, in order; the first of each has the launch, and so uses what the others do.
+fn units(schedule: &Schedule, code: &Code, groups: &[usize]) -> Vec<Unit> {
+    let of = |&b: &BufferId, writes: bool| {
+        let (home, bytes) = (code.homes[b.index()], schedule.buffer(b).bytes());
+        Use { space: home.space, start: home.offset, end: home.offset + bytes, writes }
+    };
+    let mut units: Vec<Unit> = vec![];
+    for kernel in &schedule.kernels {
+        let (reads, writes) = (kernel.reads(), kernel.writes());
+        let uses = reads.iter().map(|b| of(b, false)).chain(writes.iter().map(|b| of(b, true)));
+        units.push(Unit { uses: uses.collect(), wide: false });
+    }
+    let mut first = 0;
+    for &count in groups {
+        let shared: Vec<Use> = units[first..first + count].iter().flat_map(|u| u.uses.clone()).collect();
+        units[first].uses = shared;
+        first += count;
+    }
+    units.push(Unit::default());
+    let commits = schedule.kernels.len();
+    for (at, step) in &code.steps {
+        match step {
+            Step::Launch { grid, .. } => units[*at].wide |= *grid > WIDE,
+            Step::Product(_) => units[*at].wide = true,
+            Step::Copy { from, to, bytes } if *at == commits => {
+                let range = |a: &Address, writes| Use {
+                    space: a.space,
+                    start: a.offset,
+                    end: a.offset + bytes,
+                    writes,
+                };
+                units[*at].uses.extend([range(from, false), range(to, true)]);
+            }
+            Step::Copy { .. } => {}
+        }
+    }
+    units
 }
 
 /// Where a plan puts every buffer, given where inputs, states and arena are.
@@ -107,10 +153,7 @@ impl Lowering<'_> {
         let launches = match kernel {
             Kernel::Loops(parts) => return self.loops(parts, &context, out),
             Kernel::Scan(s) => return self.scan(s, &context, out),
-            Kernel::Matmul(m) => {
-                self.product(m, &context, out)?;
-                return self.loops(m.epilogue.as_deref().map_or(&[], std::slice::from_ref), &context, out);
-            }
+            Kernel::Matmul(m) => return self.product(m, &context, out),
             Kernel::Library(l) => library::compile(l, &context)?,
         };
         self.launches(launches, out);
@@ -130,7 +173,8 @@ impl Lowering<'_> {
         for kernel in kernels {
             let Kernel::Matmul(m @ MatmulKernel { epilogue: None, .. }) = kernel else { break };
             let product = library::matmul::product(m, &Context { schedule, homes })?;
-            if !library::gemv::takes(&product) || !library::gemv::joins(&group, &product) {
+            let takes = library::gemv::takes(&product) && !library::simt::takes(&product);
+            if !takes || !library::gemv::joins(&group, &product) {
                 break;
             }
             group.push(product);
@@ -216,20 +260,20 @@ impl Lowering<'_> {
     ) -> Result<(), CudaError> {
         let product = library::matmul::product(m, context)?;
         let [batch, rows, columns, k] = product.sizes;
-        if batch * rows * columns == 0 {
-            return Ok(());
-        }
-        if library::gemv::takes(&product) {
+        let elements = batch * rows * columns;
+        let mut epilogue = m.epilogue.as_deref();
+        if library::simt::takes(&product) {
+            let fused = epilogue.take_if(|e| library::simt::takes_epilogue(m, e));
+            self.launches(library::simt::compile(&product, m.out, fused, context)?, out);
+        } else if library::gemv::takes(&product) {
             let fixed = is_fixed(context.schedule, product.rhs.0);
             self.launches(library::gemv::launch(&[product], fixed).into(), out);
-            return Ok(());
-        }
-        if k > 0 && (self.vendor)(&product) {
+        } else if elements * k > 0 && (self.vendor)(&product) {
             out.push(Step::Product(product));
-            return Ok(());
+        } else if elements > 0 {
+            self.launches(library::matmul::own(&product), out);
         }
-        self.launches(library::matmul::own(&product), out);
-        Ok(())
+        self.loops(epilogue.map_or(&[], std::slice::from_ref), context, out)
     }
 
     fn scan(

@@ -28,9 +28,9 @@ impl Target for CudaTarget {
         true
     }
 
-    /// A product's epilogue would be a launch of its own; as a loop kernel it may share one with others.
-    fn takes_epilogue(&self, _: &MatmulKernel, _: &LoopKernel) -> bool {
-        false
+    /// Beside other products an epilogue would be a launch of its own; as a loop kernel it may share one with others.
+    fn takes_epilogue(&self, matmul: &MatmulKernel, epilogue: &LoopKernel) -> bool {
+        library::simt::takes_epilogue(matmul, epilogue)
     }
 
     /// Addresses that a warp reads together begin at multiples of this.

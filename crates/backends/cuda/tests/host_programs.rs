@@ -1,5 +1,6 @@
 //! Whole programs run on the host: their kernels are compiled by g++ behind a small header, and the launches are made one after
-//! the other over the addresses that [`lower`] gave. The results are compared with the interpreter's.
+//! the other over the addresses that [`lower`] gave, in an order that the branches allow and that is as far from the schedule's
+//! as can be. The results are compared with the interpreter's.
 //!
 //! Where there is no g++, the test says so and passes.
 
@@ -136,7 +137,7 @@ fn program_text(cases: &[Case], codes: &[Code]) -> String {
             code.arena_bytes + 1,
             code.scratch_bytes + 1
         );
-        for (_, step) in &code.steps {
+        for step in reordered(code) {
             match step {
                 Step::Launch { kernel, grid, arguments } => {
                     let name = &code.kernels[*kernel].name;
@@ -162,6 +163,22 @@ fn program_text(cases: &[Case], codes: &[Code]) -> String {
         let _ = writeln!(text, "program{i}();");
     });
     text + "}\n"
+}
+
+/// The steps with the last branch first: the first one runs only where the others wait for it.
+fn reordered(code: &Code) -> Vec<&Step> {
+    let b = &code.branches;
+    let mut done = vec![false; b.of.len()];
+    let mut steps = vec![];
+    while done.contains(&false) {
+        let next = |branch: usize| (0..done.len()).find(|&n| !done[n] && b.of[n] == branch);
+        let free = |n: &usize| b.waits[*n].iter().all(|&w| done[w]);
+        let kernel = (0..b.count).rev().find_map(|branch| next(branch).filter(free));
+        let kernel = kernel.expect("branches do not wait for each other in a circle");
+        steps.extend(code.steps.iter().filter(|(of, _)| *of == kernel).map(|(_, step)| step));
+        done[kernel] = true;
+    }
+    steps
 }
 
 fn address(a: &Address) -> String {

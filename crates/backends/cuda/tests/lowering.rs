@@ -75,7 +75,7 @@ fn equal_kernels_are_one_text() {
 #[test]
 fn products_go_to_the_vendor_where_it_takes_them() {
     let g = GraphBuilder::new("product");
-    let x = g.input("x", DType::F32, [4, 6]);
+    let x = g.input("x", DType::BF16, [4, 6]);
     g.output("y", x.matmul_t(x, false, true));
     let c = compiled(&g.build().unwrap());
     let code = lower(&c.schedule, &c.plan, &|_| true).unwrap();
@@ -123,6 +123,35 @@ fn other_products_are_the_vendors() {
         let c = compiled(&g.build().unwrap());
         let code = lower(&c.schedule, &c.plan, &|_| true).unwrap();
         assert!(matches!(code.steps[..], [(0, Step::Product(_))]), "{m} {n} {k}: {:?}", code.steps);
+    }
+}
+
+/// Which `f32` products are the crate's own follows from their sizes: the vendor's library is asked for the large ones alone.
+#[test]
+fn small_products_are_not_the_vendors() {
+    for (size, own) in [(64, true), (256, true), (2048, false)] {
+        let g = GraphBuilder::new("product");
+        let x = g.input("x", DType::F32, [size, size]);
+        g.output("y", x.matmul(x));
+        let c = compiled(&g.build().unwrap());
+        let code = lower(&c.schedule, &c.plan, &|_| true).unwrap();
+        assert_eq!(matches!(code.steps[..], [(0, Step::Launch { .. })]), own, "{size}");
+    }
+}
+
+/// What is done to each element of a small product is part of its launch; a sum over its columns is not.
+#[test]
+fn small_products_take_the_work_on_their_elements() {
+    for (sum, launches) in [(false, 1), (true, 2)] {
+        let g = GraphBuilder::new("product");
+        let x = g.input("x", DType::F32, [32, 64]);
+        let w = g.parameter("w", &[16, 64], Init::ZEROS);
+        let b = g.parameter("b", &[16], Init::ZEROS);
+        let y = (x.matmul_t(w, false, true) + b).relu();
+        g.output("y", if sum { y.sum(&[1]) } else { y });
+        let c = compiled(&g.build().unwrap());
+        let code = lower(&c.schedule, &c.plan, &|_| false).unwrap();
+        assert_eq!(code.steps.len(), launches, "{}", c.schedule);
     }
 }
 

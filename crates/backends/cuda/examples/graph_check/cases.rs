@@ -137,6 +137,23 @@ pub fn large() -> Vec<Case> {
             add(&format!("matmul {m}x{n}x{k} {d}"), op.into(), &[real(d, &[m, k]), real(d, &[n, k])]);
         }
     }
+    // Tiles and vectors of every size, several slabs, a batch, factors along `k` and across.
+    for (batch, m, n, k) in [
+        (1, 128, 256, 784),
+        (1, 256, 196, 128),
+        (3, 33, 70, 50),
+        (1, 8, 9, 2100),
+        (40, 24, 16, 12),
+        (1, 1, 1, 6),
+    ] {
+        for (transpose_a, transpose_b) in [(false, true), (true, false), (false, false)] {
+            let op = Matmul { transpose_a, transpose_b, dtype: DType::F32 };
+            let a = if transpose_a { [batch, k, m] } else { [batch, m, k] };
+            let b = if transpose_b { [batch, n, k] } else { [batch, k, n] };
+            let values = [real(DType::F32, &a), real(DType::F32, &b)];
+            add(&format!("matmul {batch}x{m}x{n}x{k} {transpose_a} {transpose_b}"), op.into(), &values);
+        }
+    }
     for reverse in [false, true] {
         let op = Cumulative { kind: ReduceKind::Sum, axis: 1, exclusive: reverse, reverse };
         add("cumsum 3x700x2", op.into(), &[real(DType::F32, &[3, 700, 2])]);

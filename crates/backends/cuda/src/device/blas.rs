@@ -1,8 +1,10 @@
 //! Matrix products by cuBLASLt: `f32` without TF32, and 16-bit floats with sums in `f32`.
 //!
 //! Its matrices are column-major, so what is asked for is the transposed product `outᵀ = rhsᵀ · lhsᵀ`. Sums over pieces of `k` go
-//! through the workspace in a fixed order, never through atomics.
+//! through the workspace in a fixed order, never through atomics. The algorithm is the recorded one (see `tune`), or else the
+//! first that the library's heuristic names.
 
+use super::table::Table;
 use crate::CudaError;
 use crate::code::Product;
 use cudarc::cublaslt::{result, sys};
@@ -18,6 +20,7 @@ pub(super) const WORKSPACE: usize = 32 << 20;
 pub(super) struct Blas {
     handle: sys::cublasLtHandle_t,
     known: Mutex<HashMap<Shape, Option<Arc<Prepared>>>>,
+    table: Mutex<Table>,
 }
 
 // SAFETY: the handle may be used from any thread, and its descriptors are not changed once they are made.
@@ -26,19 +29,24 @@ unsafe impl Send for Blas {}
 unsafe impl Sync for Blas {}
 
 /// All of a product but where it is.
-type Shape = ([usize; 4], DType, DType, [usize; 3], [usize; 3], usize);
+pub(super) type Shape = ([usize; 4], DType, DType, [usize; 3], [usize; 3], usize);
 
-/// A product with its algorithm.
-pub(super) struct Prepared {
-    description: sys::cublasLtMatmulDesc_t,
+/// A product as the library describes it.
+struct Description {
+    operation: sys::cublasLtMatmulDesc_t,
     layouts: [sys::cublasLtMatrixLayout_t; 3],
-    algorithm: sys::cublasLtMatmulAlgo_t,
 }
 
 // SAFETY: as for the handle.
-unsafe impl Send for Prepared {}
+unsafe impl Send for Description {}
 // SAFETY: as for the handle.
-unsafe impl Sync for Prepared {}
+unsafe impl Sync for Description {}
+
+/// A product with its algorithm.
+pub(super) struct Prepared {
+    description: Arc<Description>,
+    algorithm: sys::cublasLtMatmulAlgo_t,
+}
 
 fn failed(e: result::CublasError) -> CudaError {
     CudaError::Driver { call: "cuBLASLt", message: e.to_string() }
@@ -66,79 +74,109 @@ fn data_type(d: DType) -> Option<sys::cudaDataType> {
     }
 }
 
+/// A shape in the recorded table.
+fn line((sizes, dtype, result, lhs, rhs, aligned): Shape) -> String {
+    let list = |numbers: &[usize], between: &str| {
+        numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(between)
+    };
+    let (sizes, lhs, rhs) = (list(&sizes, "x"), list(&lhs, ","), list(&rhs, ","));
+    format!("{sizes} {dtype} {result} strides {lhs} {rhs} aligned {aligned}")
+}
+
 impl Blas {
-    pub fn new() -> Result<Blas, CudaError> {
-        Ok(Blas { handle: result::create_handle().map_err(failed)?, known: Mutex::default() })
+    /// Opens the library, with what is recorded for a device and its driver.
+    pub fn new(device: &str, driver: i32) -> Result<Blas, CudaError> {
+        let handle = result::create_handle().map_err(failed)?;
+        // SAFETY: the library is there; the call has no other condition.
+        let version = unsafe { sys::cublasLtGetVersion() };
+        let table = Mutex::new(Table::open(device, driver, version));
+        Ok(Blas { handle, known: Mutex::default(), table })
+    }
+
+    /// What an algorithm is chosen by.
+    pub fn shape(p: &Product) -> Shape {
+        (p.sizes, p.dtype, p.result, p.lhs.1, p.rhs.1, p.aligned)
     }
 
     /// The product with its algorithm, if the library has one for it.
     pub fn prepare(&self, p: &Product) -> Option<Arc<Prepared>> {
-        let shape = (p.sizes, p.dtype, p.result, p.lhs.1, p.rhs.1, p.aligned);
+        let shape = Blas::shape(p);
         let mut known = self.known.lock().unwrap_or_else(|e| e.into_inner());
-        known.entry(shape).or_insert_with(|| self.ask(p)).clone()
+        known.entry(shape).or_insert_with(|| self.choose(p)).clone()
     }
 
-    fn ask(&self, p: &Product) -> Option<Arc<Prepared>> {
-        let (dtype, result_type) = (data_type(p.dtype)?, data_type(p.result)?);
-        if p.result != p.dtype && p.result != DType::F32 {
-            return None;
-        }
-        let [batch, rows, columns, depth] = p.sizes;
-        let (right, right_transposed) = stored([depth, columns], [p.rhs.1[1], p.rhs.1[2]])?;
-        let (left, left_transposed) = stored([rows, depth], [p.lhs.1[1], p.lhs.1[2]])?;
-        let compute = sys::cublasComputeType_t::CUBLAS_COMPUTE_32F;
-        let description = result::create_matmul_desc(compute, sys::cudaDataType_t::CUDA_R_32F).ok()?;
-        // From here on dropping frees what was made.
-        let mut prepared = Prepared {
-            description,
-            layouts: [std::ptr::null_mut(); 3],
-            // SAFETY: an algorithm is plain numbers; it is replaced by the library's own below.
-            algorithm: unsafe { std::mem::zeroed() },
+    fn choose(&self, p: &Product) -> Option<Arc<Prepared>> {
+        let description = Arc::new(Description::new(p)?);
+        let algorithm = match self.recorded(p).filter(|a| self.runs(&description, a)) {
+            Some(algorithm) => algorithm,
+            None => *self.ask(&description, p.aligned, 1)?.first()?,
         };
-        for (attribute, transposed) in [
-            (sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSA, right_transposed),
-            (sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSB, left_transposed),
-        ] {
-            let operation: i32 = transposed as i32;
-            // SAFETY: the description is alive and the value has the attribute's size.
-            unsafe {
-                result::set_matmul_desc_attribute(description, attribute, (&raw const operation).cast(), 4)
-            }
-            .ok()?;
-        }
-        let all = [
-            (right, dtype, p.rhs.1[0]),
-            (left, dtype, p.lhs.1[0]),
-            ([columns, rows, columns], result_type, rows * columns),
-        ];
-        for (layout, ([r, c, leading], ty, distance)) in prepared.layouts.iter_mut().zip(all) {
-            *layout = result::create_matrix_layout(ty, r as u64, c as u64, leading as i64).ok()?;
-            let (count, distance) = (i32::try_from(batch).ok()?, distance as i64);
-            use sys::cublasLtMatrixLayoutAttribute_t as A;
-            // SAFETY: the layout is alive and each value has its attribute's size.
-            unsafe {
-                let count = (&raw const count).cast();
-                result::set_matrix_layout_attribute(*layout, A::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, count, 4)
-                    .ok()?;
-                let distance = (&raw const distance).cast();
-                let attribute = A::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET;
-                result::set_matrix_layout_attribute(*layout, attribute, distance, 8).ok()?;
-            }
-        }
+        Some(Arc::new(Prepared { description, algorithm }))
+    }
+
+    fn recorded(&self, p: &Product) -> Option<sys::cublasLtMatmulAlgo_t> {
+        let data = self.table.lock().unwrap_or_else(|e| e.into_inner()).get(&line(Blas::shape(p)));
+        data.map(|data| sys::cublasLtMatmulAlgo_t { data })
+    }
+
+    /// Whether an algorithm is recorded for a product.
+    pub fn has_recorded(&self, p: &Product) -> bool {
+        self.recorded(p).is_some()
+    }
+
+    /// The product with each of at most `count` algorithms, the library's own choice first.
+    pub fn candidates(&self, p: &Product, count: usize) -> Vec<Arc<Prepared>> {
+        let Some(description) = Description::new(p).map(Arc::new) else { return vec![] };
+        let algorithms = self.ask(&description, p.aligned, count).unwrap_or_default();
+        let prepared = |algorithm| Arc::new(Prepared { description: description.clone(), algorithm });
+        algorithms.into_iter().map(prepared).collect()
+    }
+
+    /// Records algorithms, and takes them from now on.
+    pub fn record(&self, choices: &[(Product, Arc<Prepared>)]) {
+        let mut known = self.known.lock().unwrap_or_else(|e| e.into_inner());
+        known.extend(choices.iter().map(|(p, chosen)| (Blas::shape(p), Some(chosen.clone()))));
+        let lines = choices.iter().map(|(p, chosen)| (line(Blas::shape(p)), chosen.algorithm.data));
+        self.table.lock().unwrap_or_else(|e| e.into_inner()).record(lines);
+    }
+
+    /// Whether the library takes an algorithm that was recorded for the product.
+    fn runs(&self, d: &Description, algorithm: &sys::cublasLtMatmulAlgo_t) -> bool {
+        let [right, left, out] = d.layouts;
+        // SAFETY: a result is plain numbers.
+        let mut result: sys::cublasLtMatmulHeuristicResult_t = unsafe { std::mem::zeroed() };
+        // SAFETY: everything is alive; the result is written.
+        let checked = unsafe {
+            sys::cublasLtMatmulAlgoCheck(
+                self.handle,
+                d.operation,
+                right,
+                left,
+                out,
+                out,
+                algorithm,
+                &mut result,
+            )
+        };
+        checked.result().is_ok() && result.state.result().is_ok() && result.workspaceSize <= WORKSPACE
+    }
+
+    /// At most `count` algorithms, in the order of the library's heuristic.
+    fn ask(&self, d: &Description, aligned: usize, count: usize) -> Option<Vec<sys::cublasLtMatmulAlgo_t>> {
         let preference = result::create_matmul_pref().ok()?;
-        let chosen = self.choose(&prepared, preference, p.aligned);
+        let found = self.found(d, preference, aligned, count);
         // SAFETY: created above and destroyed once.
         let _ = unsafe { result::destroy_matmul_pref(preference) };
-        prepared.algorithm = chosen?;
-        Some(Arc::new(prepared))
+        found
     }
 
-    fn choose(
+    fn found(
         &self,
-        p: &Prepared,
+        d: &Description,
         preference: sys::cublasLtMatmulPreference_t,
         aligned: usize,
-    ) -> Option<sys::cublasLtMatmulAlgo_t> {
+        count: usize,
+    ) -> Option<Vec<sys::cublasLtMatmulAlgo_t>> {
         use sys::cublasLtMatmulPreferenceAttributes_t as A;
         use sys::cublasLtReductionScheme_t as R;
         let workspace = WORKSPACE as u64;
@@ -160,12 +198,29 @@ impl Blas {
         ] {
             set(attribute, (&raw const aligned).cast(), 4)?;
         }
-        let [right, left, out] = p.layouts;
-        // SAFETY: everything is alive.
-        let found = unsafe {
-            result::get_matmul_algo_heuristic(self.handle, p.description, right, left, out, out, preference)
+        let [right, left, out] = d.layouts;
+        // SAFETY: results are plain numbers.
+        let mut results: Vec<sys::cublasLtMatmulHeuristicResult_t> =
+            vec![unsafe { std::mem::zeroed() }; count];
+        let mut returned = 0;
+        // SAFETY: everything is alive, and there is room for `count` results.
+        let asked = unsafe {
+            sys::cublasLtMatmulAlgoGetHeuristic(
+                self.handle,
+                d.operation,
+                right,
+                left,
+                out,
+                out,
+                preference,
+                i32::try_from(count).ok()?,
+                results.as_mut_ptr(),
+                &mut returned,
+            )
         };
-        Some(found.ok()?.algo)
+        asked.result().ok()?;
+        results.truncate(usize::try_from(returned).ok()?);
+        Some(results.into_iter().filter(|r| r.state.result().is_ok()).map(|r| r.algo).collect())
     }
 
     /// Starts a product on a stream.
@@ -182,12 +237,12 @@ impl Blas {
         stream: cudarc::driver::sys::CUstream,
     ) -> Result<(), CudaError> {
         let (one, zero) = (1.0f32, 0.0f32);
-        let [right, left, result_layout] = p.layouts;
+        let [right, left, result_layout] = p.description.layouts;
         // SAFETY: the caller's contract; the scales are read before the call returns.
         unsafe {
             result::matmul(
                 self.handle,
-                p.description,
+                p.description.operation,
                 (&raw const one).cast(),
                 (&raw const zero).cast(),
                 rhs as *const c_void,
@@ -208,11 +263,58 @@ impl Blas {
     }
 }
 
-impl Drop for Prepared {
+impl Description {
+    fn new(p: &Product) -> Option<Description> {
+        let (dtype, result_type) = (data_type(p.dtype)?, data_type(p.result)?);
+        if p.result != p.dtype && p.result != DType::F32 {
+            return None;
+        }
+        let [batch, rows, columns, depth] = p.sizes;
+        let (right, right_transposed) = stored([depth, columns], [p.rhs.1[1], p.rhs.1[2]])?;
+        let (left, left_transposed) = stored([rows, depth], [p.lhs.1[1], p.lhs.1[2]])?;
+        let compute = sys::cublasComputeType_t::CUBLAS_COMPUTE_32F;
+        let operation = result::create_matmul_desc(compute, sys::cudaDataType_t::CUDA_R_32F).ok()?;
+        // From here on dropping frees what was made.
+        let mut description = Description { operation, layouts: [std::ptr::null_mut(); 3] };
+        for (attribute, transposed) in [
+            (sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSA, right_transposed),
+            (sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSB, left_transposed),
+        ] {
+            let transposed: i32 = transposed as i32;
+            // SAFETY: the description is alive and the value has the attribute's size.
+            unsafe {
+                result::set_matmul_desc_attribute(operation, attribute, (&raw const transposed).cast(), 4)
+            }
+            .ok()?;
+        }
+        let all = [
+            (right, dtype, p.rhs.1[0]),
+            (left, dtype, p.lhs.1[0]),
+            ([columns, rows, columns], result_type, rows * columns),
+        ];
+        for (layout, ([r, c, leading], ty, distance)) in description.layouts.iter_mut().zip(all) {
+            *layout = result::create_matrix_layout(ty, r as u64, c as u64, leading as i64).ok()?;
+            let (count, distance) = (i32::try_from(batch).ok()?, distance as i64);
+            use sys::cublasLtMatrixLayoutAttribute_t as A;
+            // SAFETY: the layout is alive and each value has its attribute's size.
+            unsafe {
+                let count = (&raw const count).cast();
+                result::set_matrix_layout_attribute(*layout, A::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, count, 4)
+                    .ok()?;
+                let distance = (&raw const distance).cast();
+                let attribute = A::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET;
+                result::set_matrix_layout_attribute(*layout, attribute, distance, 8).ok()?;
+            }
+        }
+        Some(description)
+    }
+}
+
+impl Drop for Description {
     fn drop(&mut self) {
         // SAFETY: each was created once, or is null.
         unsafe {
-            let _ = result::destroy_matmul_desc(self.description);
+            let _ = result::destroy_matmul_desc(self.operation);
             for layout in self.layouts.into_iter().filter(|l| !l.is_null()) {
                 let _ = result::destroy_matrix_layout(layout);
             }

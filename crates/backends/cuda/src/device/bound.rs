@@ -1,16 +1,17 @@
 //! A program with its memory: one allocation for inputs, constants, arena, scratch and workspace, the addresses of the state,
-//! and all launches captured in one CUDA graph.
+//! and all launches captured in one CUDA graph, on as many branches as the program has.
 
 use super::blas::WORKSPACE;
+use super::launch::Launch;
 use super::memory::{Memory, Pinned, copy_out};
 use super::{CudaProgram, driver};
 use crate::CudaError;
 use crate::code::{Address, Space, Step};
-use cudarc::driver::sys::{self, CUevent_flags, CUgraphInstantiate_flags, CUstreamCaptureMode};
-use cudarc::driver::{CudaEvent, CudaGraph, result};
+use cudarc::driver::sys::{CUevent_flags, CUgraphInstantiate_flags, CUstreamCaptureMode};
+use cudarc::driver::{CudaEvent, CudaGraph, CudaStream, result};
 use onestep_ir::{Array, ArrayError};
 use onestep_passes::schedule::BufferId;
-use std::ffi::c_void;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A program bound to state tensors. A run copies the inputs from pinned memory and launches one graph.
@@ -18,6 +19,8 @@ pub struct CudaBound {
     program: Arc<CudaProgram>,
     /// Addresses of the areas, by their order in [`Areas`].
     areas: Areas,
+    /// One for each branch; without a graph the first alone.
+    lanes: Vec<Lane>,
     states: Vec<u64>,
     staging: Pinned,
     /// The last copy from `staging`.
@@ -35,8 +38,13 @@ struct Areas {
     inputs: u64,
     constants: u64,
     arena: u64,
-    scratch: u64,
     workspace: u64,
+}
+
+/// What the steps of a branch have for themselves.
+struct Lane {
+    stream: Arc<CudaStream>,
+    scratch: u64,
 }
 
 impl CudaBound {
@@ -53,6 +61,7 @@ impl CudaBound {
         capture: bool,
     ) -> Result<CudaBound, CudaError> {
         let (device, code) = (&program.device, &program.code);
+        let branches = if capture { code.branches.count } else { 1 };
         let workspace = if program.products.iter().any(Option::is_some) { WORKSPACE } else { 0 };
         let mut total = 0;
         let mut area = |bytes: usize| {
@@ -64,7 +73,7 @@ impl CudaBound {
             area(code.input_bytes),
             area(code.constants.len()),
             area(code.arena_bytes),
-            area(code.scratch_bytes),
+            area(branches * code.scratch_bytes.next_multiple_of(256)),
             area(workspace),
         ];
         let mut memory = Memory::new(device, total)?;
@@ -74,14 +83,23 @@ impl CudaBound {
             inputs: base + inputs,
             constants: base + constants,
             arena: base + arena,
-            scratch: base + scratch,
             workspace: base + space,
         };
+        let lane = |branch: usize| {
+            let stream = match branch {
+                0 => device.stream.clone(),
+                _ => device.context.new_stream().map_err(driver("creating a stream"))?,
+            };
+            let before = branch * code.scratch_bytes.next_multiple_of(256);
+            Ok(Lane { stream, scratch: base + scratch + before as u64 })
+        };
+        let lanes = (0..branches).map(lane).collect::<Result<Vec<Lane>, CudaError>>()?;
         let staging = Pinned::new(device, code.input_bytes)?;
         let fed = device.context.new_event(None).map_err(driver("creating an event"))?;
         let mut bound = CudaBound {
             program: program.clone(),
             areas,
+            lanes,
             states: states.to_vec(),
             staging,
             fed,
@@ -89,17 +107,17 @@ impl CudaBound {
             memory,
         };
         if capture && !code.steps.is_empty() {
-            bound.graph = Some(bound.captured(0..code.steps.len(), 1)?);
+            bound.graph = Some(bound.captured(|| bound.launch_branches())?);
         }
         Ok(bound)
     }
 
-    /// Steps, so many times in a row, as one graph.
-    fn captured(&self, steps: std::ops::Range<usize>, times: usize) -> Result<CudaGraph, CudaError> {
+    /// What is launched as one graph.
+    fn captured(&self, launch: impl FnOnce() -> Result<(), CudaError>) -> Result<CudaGraph, CudaError> {
         let stream = &self.program.device.stream;
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         stream.begin_capture(mode).map_err(driver("beginning a capture"))?;
-        let launched = (0..times).try_for_each(|_| self.launch(steps.clone()));
+        let launched = launch();
         let graph = stream.end_capture(CUgraphInstantiate_flags(0)).map_err(driver("ending a capture"));
         launched?;
         let missing = || CudaError::Driver { call: "ending a capture", message: "no graph".into() };
@@ -108,73 +126,96 @@ impl CudaBound {
         Ok(graph)
     }
 
-    fn address(&self, a: Address) -> u64 {
+    fn address(&self, a: Address, lane: &Lane) -> u64 {
         let base = match a.space {
             Space::Inputs => self.areas.inputs,
             Space::State(n) => self.states[n],
             Space::Constants => self.areas.constants,
             Space::Arena => self.areas.arena,
-            Space::Scratch | Space::Body(_) => self.areas.scratch,
+            Space::Scratch | Space::Body(_) => lane.scratch,
         };
         base + a.offset as u64
     }
 
-    /// Starts steps on the device's stream.
-    fn launch(&self, steps: std::ops::Range<usize>) -> Result<(), CudaError> {
-        let (program, stream) = (&self.program, self.program.device.stream.cu_stream());
-        let first = steps.start;
+    /// Starts all steps, each branch on its stream; only while that is captured.
+    fn launch_branches(&self) -> Result<(), CudaError> {
+        let code = &self.program.code;
+        let event = |lane: &Lane| lane.stream.record_event(None).map_err(driver("recording an event"));
+        let wait =
+            |lane: &Lane, event: &CudaEvent| lane.stream.wait(event).map_err(driver("waiting for an event"));
+        let begin = event(&self.lanes[0])?;
+        self.lanes[1..].iter().try_for_each(|lane| wait(lane, &begin))?;
+        let awaited: BTreeSet<usize> = code.branches.waits.iter().flatten().copied().collect();
+        let mut events: BTreeMap<usize, CudaEvent> = BTreeMap::new();
+        // By branch: whether the last thing on its stream is a kernel.
+        let mut behind = vec![false; self.lanes.len()];
+        let mut start = 0;
+        for (unit, (&branch, waits)) in code.branches.of.iter().zip(&code.branches.waits).enumerate() {
+            let lane = &self.lanes[branch];
+            for event in waits.iter().filter_map(|w| events.get(w)) {
+                wait(lane, event)?;
+                behind[branch] = false;
+            }
+            let count = code.steps[start..].iter().take_while(|(of, _)| *of == unit).count();
+            behind[branch] = self.launch(start..start + count, lane, behind[branch])?;
+            start += count;
+            if awaited.contains(&unit) {
+                events.insert(unit, event(lane)?);
+            }
+        }
+        self.lanes[1..].iter().try_for_each(|lane| wait(&self.lanes[0], &event(lane)?))
+    }
+
+    /// Starts all steps in order.
+    fn launch_all(&self) -> Result<(), CudaError> {
+        self.launch(0..self.program.code.steps.len(), &self.lanes[0], false).map(|_| ())
+    }
+
+    /// Starts steps on a lane. `behind` says whether the last thing on its stream is a kernel; so does what is returned.
+    fn launch(
+        &self,
+        steps: std::ops::Range<usize>,
+        lane: &Lane,
+        mut behind: bool,
+    ) -> Result<bool, CudaError> {
+        let (program, stream) = (&self.program, lane.stream.cu_stream());
         for at in steps {
             match &program.code.steps[at].1 {
                 Step::Launch { kernel, grid, arguments } => {
-                    let mut values: Vec<u64> = arguments.iter().map(|a| self.address(*a)).collect();
-                    let mut pointers: Vec<*mut c_void> =
-                        values.iter_mut().map(|v| (v as *mut u64).cast()).collect();
                     let text = &program.code.kernels[*kernel];
-                    let function = program.functions[*kernel];
-                    // Of the kernels of the vendor's library none says when it may be overtaken.
-                    let behind_kernel =
-                        at > first && matches!(program.code.steps[at - 1].1, Step::Launch { .. });
-                    let overlaps = program.device.overlaps && behind_kernel;
-                    let mut attribute = overlap();
-                    let config = sys::CUlaunchConfig {
-                        gridDimX: *grid,
-                        gridDimY: 1,
-                        gridDimZ: 1,
-                        blockDimX: text.threads,
-                        blockDimY: 1,
-                        blockDimZ: 1,
-                        sharedMemBytes: text.shared_bytes,
-                        hStream: stream,
-                        attrs: &mut attribute,
-                        numAttrs: u32::from(overlaps),
+                    let launch = Launch {
+                        function: program.functions[*kernel],
+                        grid: *grid,
+                        threads: text.threads,
+                        shared_bytes: text.shared_bytes,
+                        early: program.device.early && behind,
                     };
+                    let mut values: Vec<u64> = arguments.iter().map(|a| self.address(*a, lane)).collect();
                     // SAFETY: the arguments are the addresses that the kernel's text names, in its order, of buffers of
                     // the sizes that its text was made for; the plan's check proved that no step overwrites what is
-                    // still read, and one that overlaps others waits for them in its text.
-                    unsafe {
-                        sys::cuLaunchKernelEx(&config, function, pointers.as_mut_ptr(), std::ptr::null_mut())
-                    }
-                    .result()
-                    .map_err(driver("launching a kernel"))?;
+                    // still read.
+                    unsafe { launch.start(stream, &mut values) }?;
                 }
                 Step::Product(p) => {
                     let blas = program.device.blas.as_ref().zip(program.products[at].as_ref());
                     let lost = || CudaError::Driver { call: "cuBLASLt", message: "not prepared".into() };
                     let (blas, prepared) = blas.ok_or_else(lost)?;
-                    let addresses = [self.address(p.lhs.0), self.address(p.rhs.0), self.address(p.out)];
-                    // SAFETY: as above; the workspace is used by one step at a time.
+                    let addresses = [p.lhs.0, p.rhs.0, p.out].map(|a| self.address(a, lane));
+                    // SAFETY: as above; products stay in order with each other, so one at a time uses the workspace.
                     unsafe { blas.launch(prepared, addresses, self.areas.workspace, stream) }?;
                 }
                 Step::Copy { from, to, bytes } => {
                     // SAFETY: both are of that many bytes, and apart.
                     unsafe {
-                        result::memcpy_dtod_async(self.address(*to), self.address(*from), *bytes, stream)
+                        let (to, from) = (self.address(*to, lane), self.address(*from, lane));
+                        result::memcpy_dtod_async(to, from, *bytes, stream)
                     }
                     .map_err(driver("copying within the device"))?;
                 }
             }
+            behind = !matches!(program.code.steps[at].1, Step::Copy { .. });
         }
-        Ok(())
+        Ok(behind)
     }
 
     /// The bytes of an input's area, to be overwritten before a run.
@@ -191,7 +232,7 @@ impl CudaBound {
         self.feed()?;
         match &self.graph {
             Some(graph) => graph.launch().map_err(driver("launching the graph")),
-            None => self.launch(0..self.program.code.steps.len()),
+            None => self.launch_all(),
         }
     }
 
@@ -223,11 +264,11 @@ impl CudaBound {
         let mut start = 0;
         for kernel in 0..program.code.labels.len() {
             let count = program.code.steps[start..].iter().take_while(|(of, _)| *of == kernel).count();
-            self.launch(start..start + count)?;
+            self.launch(start..start + count, &self.lanes[0], false)?;
             start += count;
             events.push(event()?);
         }
-        self.launch(start..program.code.steps.len())?;
+        self.launch(start..program.code.steps.len(), &self.lanes[0], false)?;
         for (time, pair) in nanoseconds.iter_mut().zip(events.windows(2)) {
             let milliseconds = pair[0].elapsed_ms(&pair[1]).map_err(driver("reading an event"))?;
             *time += (f64::from(milliseconds) * 1e6) as u64;
@@ -241,7 +282,7 @@ impl CudaBound {
         if into.is_empty() {
             return Ok(());
         }
-        copy_out(&self.program.device, self.address(self.program.code.homes[b.index()]), into)
+        copy_out(&self.program.device, self.address(self.program.code.homes[b.index()], &self.lanes[0]), into)
     }
 
     /// The same as an array.
@@ -262,7 +303,7 @@ impl CudaBound {
     pub fn time(&mut self, runs: usize) -> Result<f64, CudaError> {
         self.timed(runs, |bound| match &bound.graph {
             Some(graph) => graph.launch().map_err(driver("launching the graph")),
-            None => bound.launch(0..bound.program.code.steps.len()),
+            None => bound.launch_all(),
         })
     }
 
@@ -278,7 +319,8 @@ impl CudaBound {
                 times.push(0.0);
                 continue;
             };
-            let graph = self.captured(first..last + 1, runs)?;
+            let launch = || self.launch(first..last + 1, &self.lanes[0], false).map(|_| ());
+            let graph = self.captured(|| (0..runs).try_for_each(|_| launch()))?;
             let all = self.timed(1, |_| graph.launch().map_err(driver("launching the graph")))?;
             times.push(all / runs.max(1) as f64);
         }
@@ -301,13 +343,6 @@ impl CudaBound {
         let milliseconds = start.elapsed_ms(&end).map_err(driver("reading an event"))?;
         Ok(f64::from(milliseconds) / runs.max(1) as f64)
     }
-}
-
-/// The attribute of a launch that does not wait for the kernels before it, as their successor does itself.
-fn overlap() -> sys::CUlaunchAttribute {
-    let id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-    let value = sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 };
-    sys::CUlaunchAttribute { id, pad: [0; 4], value }
 }
 
 impl Drop for CudaBound {

@@ -25,10 +25,15 @@ pub(super) fn compile(texts: &[(usize, String)], architecture: &str) -> Result<V
 }
 
 /// Where compiled kernels are kept: `onestep/cuda` in the user's cache folder.
-fn folder() -> Option<PathBuf> {
+pub(super) fn folder() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let base = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
     Some(base.join("onestep").join("cuda"))
+}
+
+/// The name of the file for a key.
+pub(super) fn name(key: &str, kind: &str) -> String {
+    format!("{:016x}.{kind}", stream_id(key))
 }
 
 /// All that the machine code depends on.
@@ -42,7 +47,7 @@ fn cached(text: &str, architecture: &str, folder: Option<&Path>) -> Result<Vec<u
     let asked = unsafe { sys::nvrtcVersion(&mut major, &mut minor) }.result();
     asked.map_err(|e| CudaError::Driver { call: "asking for NVRTC's version", message: format!("{e:?}") })?;
     let key = key((major, minor), architecture, text);
-    let file = folder.map(|f| f.join(format!("{:016x}.cubin", stream_id(&key))));
+    let file = folder.map(|f| f.join(name(&key, "cubin")));
     if let Some(code) = file.as_deref().and_then(|f| read(f, &key)) {
         return Ok(code);
     }

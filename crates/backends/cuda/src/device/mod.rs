@@ -3,12 +3,16 @@
 mod blas;
 mod bound;
 mod compile;
+mod launch;
 mod memory;
 mod program;
+mod table;
+mod tune;
 
 pub use bound::CudaBound;
 pub use memory::Memory;
 pub use program::CudaProgram;
+pub use tune::Tuned;
 
 use crate::CudaError;
 use blas::Blas;
@@ -23,8 +27,8 @@ pub struct CudaDevice {
     blas: Option<Blas>,
     name: String,
     architecture: String,
-    /// Whether a kernel may be launched while those before it run: see [`crate::code`].
-    overlaps: bool,
+    /// Whether a kernel may be launched before its predecessor has ended.
+    early: bool,
 }
 
 impl std::fmt::Debug for CudaDevice {
@@ -70,6 +74,13 @@ pub(crate) fn driver(call: &'static str) -> impl Fn(cudarc::driver::DriverError)
     move |e| CudaError::Driver { call, message: e.to_string() }
 }
 
+fn driver_version() -> Result<i32, CudaError> {
+    let mut version = 0;
+    // SAFETY: the place is written.
+    unsafe { sys::cuDriverGetVersion(&mut version) }.result().map_err(driver("asking for its version"))?;
+    Ok(version)
+}
+
 impl CudaDevice {
     /// Opens device `ordinal`.
     pub fn open(ordinal: usize) -> Result<Arc<CudaDevice>, CudaError> {
@@ -90,9 +101,9 @@ impl CudaDevice {
         let suffix = if major >= 9 { "a" } else { "" };
         let stream = context.new_stream().map_err(driver("creating a stream"))?;
         let name = context.name().map_err(driver("asking for its name"))?;
-        let blas = if blas.found { Some(Blas::new()?) } else { None };
+        let blas = if blas.found { Some(Blas::new(&name, driver_version()?)?) } else { None };
         let architecture = format!("sm_{major}{minor}{suffix}");
-        Ok(Arc::new(CudaDevice { context, stream, blas, name, architecture, overlaps: major >= 9 }))
+        Ok(Arc::new(CudaDevice { context, stream, blas, name, architecture, early: major >= 9 }))
     }
 
     /// Its name, as NVIDIA gives it.

@@ -14,6 +14,9 @@ use std::sync::Arc;
 /// Dynamic shared memory that a kernel gets without asking.
 const SHARED_LIMIT: u32 = 48 * 1024;
 
+/// The variable of the environment that, when it is `1`, has the products of every program measured before it is compiled.
+const TUNE: &str = "ONESTEP_TUNE";
+
 /// A compiled schedule. [`CudaBound`](super::CudaBound) gives it memory.
 pub struct CudaProgram {
     pub(super) device: Arc<CudaDevice>,
@@ -46,6 +49,9 @@ impl CudaProgram {
         device.context.bind_to_thread().map_err(driver("binding the context"))?;
         let blas = device.blas.as_ref().filter(|_| vendor);
         let code = lower(schedule, plan, &|p| blas.is_some_and(|b| b.prepare(p).is_some()))?;
+        if std::env::var_os(TUNE).is_some_and(|v| v == "1") {
+            device.tune(code.products().filter(|p| blas.is_some_and(|b| !b.has_recorded(p))))?;
+        }
         let products = code.steps.iter().map(|(_, s)| match s {
             Step::Product(p) => blas.and_then(|b| b.prepare(p)),
             _ => None,

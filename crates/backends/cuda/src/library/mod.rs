@@ -12,6 +12,7 @@ pub(crate) mod gemv;
 pub(crate) mod matmul;
 mod max_pool;
 mod scatter;
+pub(crate) mod simt;
 mod sort;
 mod text;
 mod tiles;

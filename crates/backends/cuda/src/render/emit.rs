@@ -67,7 +67,9 @@ pub(super) struct Writer<'a> {
     live: Vec<bool>,
     /// What is kept in registers from the pass (by number) that computes it.
     kept: Vec<Option<usize>>,
-    text: String,
+    /// A buffer whose element at the point is the variable `x`.
+    pub(super) held: Option<BufferId>,
+    pub(super) text: String,
     indent: usize,
     /// Arrays of shared memory that a stage uses, at most: one for each of its reductions.
     pub(super) slots: usize,
@@ -76,7 +78,7 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(kernel: &'a LoopKernel, form: Form, wide: bool) -> Writer<'a> {
+    pub(super) fn new(kernel: &'a LoopKernel, form: Form, wide: bool) -> Writer<'a> {
         let mut live = vec![false; kernel.body.len()];
         kernel.stores.iter().for_each(|s| live[s.value.index()] = true);
         for (i, e) in kernel.body.iter().enumerate().rev() {
@@ -93,6 +95,7 @@ impl<'a> Writer<'a> {
             stages: kernel.stages(),
             live,
             kept: vec![None; kernel.body.len()],
+            held: None,
             text: String::new(),
             indent: 0,
             slots: 0,
@@ -199,6 +202,16 @@ impl<'a> Writer<'a> {
                     room -= 1;
                 }
             }
+        }
+    }
+
+    /// What a kernel without reduced axes does at a point.
+    pub(super) fn point(&mut self) {
+        for i in (0..self.kernel.body.len()).filter(|&i| self.live[i]).collect::<Vec<_>>() {
+            self.value(i);
+        }
+        for s in 0..self.kernel.stores.len() {
+            self.store(s, "");
         }
     }
 
@@ -398,6 +411,7 @@ impl<'a> Writer<'a> {
         let dtype_of = |id: &ExprId| self.kernel.body[id.index()].dtype;
         let v = |id: &ExprId| format!("e{}", id.0);
         match &e.expr {
+            Expr::Load { access, .. } if self.held == Some(access.buffer) => "x".into(),
             Expr::Load { access, bounds, fill } => {
                 let at = format!("{}[{}]", access.buffer, self.affine(&access.place));
                 let value = scalar::from_storage(e.dtype, &at);

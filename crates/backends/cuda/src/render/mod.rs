@@ -14,6 +14,7 @@ mod domain;
 mod emit;
 mod group;
 mod parts;
+mod point;
 pub(crate) mod prelude;
 mod reduce;
 pub(crate) mod scalar;
@@ -21,6 +22,7 @@ pub(crate) mod split;
 
 pub use group::{BLOCK, Form};
 pub use parts::{Parts, render_parts};
+pub(crate) use point::{Point, point};
 
 use onestep_ir::DType;
 use onestep_passes::schedule::{BufferId, LoopKernel};

@@ -77,7 +77,7 @@ pub fn render_parts(
 }
 
 /// The kernel with its buffers numbered from 0 in the order in which they appear, and the buffers.
-fn numbered(kernel: &LoopKernel) -> (LoopKernel, Vec<BufferId>) {
+pub(super) fn numbered(kernel: &LoopKernel) -> (LoopKernel, Vec<BufferId>) {
     let mut buffers: Vec<BufferId> = vec![];
     let mut number = |b: &mut BufferId| {
         let place = buffers.iter().position(|x| x == b).unwrap_or(buffers.len());
