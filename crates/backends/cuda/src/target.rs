@@ -16,7 +16,9 @@ impl Target for CudaTarget {
 
     fn accepts(&self, op: &Op, operands: &[Type]) -> bool {
         let dtypes: Vec<DType> = operands.iter().map(|t| t.dtype).collect();
-        matches!(op, Op::Scan(_)) || library::accepts(op, &dtypes)
+        matches!(op, Op::Scan(_))
+            || library::accepts(op, &dtypes)
+            || library::attention::accepts(op, operands)
     }
 
     fn takes_strided(&self, op: &Op, _: usize) -> bool {

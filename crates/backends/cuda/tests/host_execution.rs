@@ -90,9 +90,10 @@ fn program_text(ready: &[(Case, CudaKernel)]) -> String {
             k.parameters.iter().map(|b| format!("Any{{b[{}].data()}}", b.0)).collect();
         let _ = writeln!(
             text,
-            "{{ std::vector<char> b[] = {{{}}}; launch({}, [&] {{ n{i}::{}({}); }}); for (auto& x : b) give(x); }}",
+            "{{ std::vector<char> b[] = {{{}}}; launch({}, {}, n{i}::shared, [&] {{ n{i}::{}({}); }}); for (auto& x : b) give(x); }}",
             buffers.join(", "),
             k.grid[0],
+            k.block[0],
             k.entry,
             arguments.join(", "),
         );

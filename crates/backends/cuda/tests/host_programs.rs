@@ -9,7 +9,7 @@
 mod cases;
 
 use cases::Case;
-use onestep_cuda::code::{Address, Code, Space, Step};
+use onestep_cuda::code::{Address, Code, Kernel, Space, Step};
 use onestep_cuda::lower::lower;
 use onestep_ir::Array;
 use std::collections::BTreeMap;
@@ -28,6 +28,11 @@ fn samples_of_the_op_table() {
 #[test]
 fn library_kernels_of_every_size() {
     check(&cases::large());
+}
+
+#[test]
+fn attention_of_every_option() {
+    check(&cases::attention::options());
 }
 
 #[test]
@@ -140,11 +145,14 @@ fn program_text(cases: &[Case], codes: &[Code]) -> String {
         for step in reordered(code) {
             match step {
                 Step::Launch { kernel, grid, arguments } => {
-                    let name = &code.kernels[*kernel].name;
+                    let Kernel { name, threads, .. } = &code.kernels[*kernel];
                     let list: Vec<String> =
                         arguments.iter().map(|a| format!("Any{{{}}}", address(a))).collect();
-                    let _ =
-                        writeln!(text, "launch({grid}, [&] {{ n_{name}::{name}({}); }});", list.join(", "));
+                    let _ = writeln!(
+                        text,
+                        "launch({grid}, {threads}, n_{name}::shared, [&] {{ n_{name}::{name}({}); }});",
+                        list.join(", ")
+                    );
                 }
                 Step::Copy { from, to, bytes } => {
                     let _ = writeln!(text, "memmove({}, {}, {bytes});", address(to), address(from));

@@ -25,6 +25,8 @@ fn library_ops_have_kernels_and_composites_are_taken_apart() {
     let want = [
         "argmax",
         "argmin",
+        "attention",
+        "attention_grad",
         "convolution",
         "convolution_input_grad",
         "convolution_weight_grad",

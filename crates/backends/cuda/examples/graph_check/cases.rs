@@ -1,6 +1,9 @@
 //! Programs with inputs and the interpreter's answers: every sample of the op table, larger cases of the library kernels, random
 //! graphs, and random training steps.
 
+#[path = "attention.rs"]
+pub mod attention;
+
 use onestep_cuda::CudaTarget;
 use onestep_ir::interp::{self, Mode};
 use onestep_ir::testing::{

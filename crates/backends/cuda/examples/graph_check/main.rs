@@ -3,6 +3,7 @@
 //! ```text
 //! cargo run --release -p onestep-cuda --features device --example graph_check            # everything
 //! cargo run --release -p onestep-cuda --features device --example graph_check -- quick   # a subset, for compute-sanitizer
+//! cargo run --release -p onestep-cuda --features device --example graph_check -- attention  # attention alone
 //! cargo run --release -p onestep-cuda --features device --example graph_check -- time    # timings alone
 //! ```
 //!
@@ -35,18 +36,10 @@ fn main() -> ExitCode {
     let mut failures = 0;
     if !word("time") {
         let start = Instant::now();
-        let (samples, refused) = cases::samples();
-        println!("ops that are refused: {}", refused.join(", "));
-        let mut all = vec![cases::classifier(32, 256), cases::classifier(128, 256)];
-        all.extend(cases::large());
-        if word("quick") {
-            all.extend(samples.into_iter().step_by(7));
-            all.extend(cases::random(0..6));
-            all.extend(cases::steps(0..6));
-        } else {
-            all.extend(samples);
-            all.extend(cases::random(0..150));
-            all.extend(cases::steps(0..90));
+        let mut all = cases::attention::options();
+        all.extend(cases::attention::models());
+        if !word("attention") {
+            all.extend(others(word("quick")));
         }
         println!("{} programs ready in {:.1} s", all.len(), start.elapsed().as_secs_f64());
         for (vendor, products) in [(true, "cuBLASLt's products"), (false, "own products")] {
@@ -57,8 +50,14 @@ fn main() -> ExitCode {
         }
     }
     if !word("quick") {
-        for case in [cases::classifier(32, 256), cases::classifier(128, 256)] {
-            for vendor in [true, false] {
+        let mut timed: Vec<(Case, &[bool])> =
+            cases::attention::timed().into_iter().map(|case| (case, &[true][..])).collect();
+        if !word("attention") {
+            let classifiers = [cases::classifier(32, 256), cases::classifier(128, 256)];
+            timed.extend(classifiers.map(|case| (case, &[true, false][..])));
+        }
+        for (case, libraries) in timed {
+            for &vendor in libraries {
                 if let Err(e) = time(&device, &case, vendor) {
                     println!("FAILED {}: {e}", case.name);
                     failures += 1;
@@ -67,6 +66,24 @@ fn main() -> ExitCode {
         }
     }
     ExitCode::from((failures > 0) as u8)
+}
+
+/// Everything but attention, or some of it.
+fn others(quick: bool) -> Vec<Case> {
+    let (samples, refused) = cases::samples();
+    println!("ops that are refused: {}", refused.join(", "));
+    let mut all = vec![cases::classifier(32, 256), cases::classifier(128, 256)];
+    all.extend(cases::large());
+    if quick {
+        all.extend(samples.into_iter().step_by(7));
+        all.extend(cases::random(0..6));
+        all.extend(cases::steps(0..6));
+    } else {
+        all.extend(samples);
+        all.extend(cases::random(0..150));
+        all.extend(cases::steps(0..90));
+    }
+    all
 }
 
 /// Compiles on every core, runs one after the other; the number of failures.

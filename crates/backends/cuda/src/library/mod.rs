@@ -4,6 +4,7 @@
 //! of them; an op that is not on it is decomposed, or refused when a program is compiled.
 
 mod arg_reduce;
+pub(crate) mod attention;
 mod convolution;
 mod cumulative;
 mod dynamic_slice;
@@ -54,6 +55,8 @@ pub(crate) fn takes_strided(op: &Op) -> bool {
             | Op::ScatterAddAlong(_)
             | Op::DynamicSlice(_)
             | Op::DynamicUpdateSlice(_)
+            | Op::Attention(_)
+            | Op::AttentionGrad(_)
     )
 }
 
@@ -155,6 +158,8 @@ pub(crate) fn compile(kernel: &LibraryKernel, context: &Context<'_>) -> Result<L
         Op::Convolution(c) => Ok(convolution::forward(c, &k)),
         Op::ConvolutionInputGrad(c) => Ok(convolution::input_grad(c, &k)),
         Op::ConvolutionWeightGrad(c) => Ok(convolution::weight_grad(c, &k)),
+        Op::Attention(a) => attention::forward(a, &k),
+        Op::AttentionGrad(a) => attention::backward(a, &k),
         _ => {
             let names = types.iter().map(|t| t.to_string()).collect::<Vec<_>>().join(", ");
             Err(CudaError::NoKernel { op, why: format!("on {names}") })

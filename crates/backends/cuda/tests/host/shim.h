@@ -1,6 +1,7 @@
-// Enough of CUDA C to run a rendered kernel on the host: the threads of a block are fibers that take turns, and each barrier
-// or shuffle is a turn. Threads of a warp meet the same ones in the same order, which is all that the kernels rely on.
+// Enough of CUDA C to run a kernel on the host: the threads of a block are fibers that take turns, and who waits at a barrier
+// passes. Threads of a warp meet the same shuffles in the same order, which is all that the kernels rely on.
 #include <ucontext.h>
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -11,7 +12,8 @@
 #define __device__
 #define __forceinline__ inline
 #define __shared__
-#define __launch_bounds__(n)
+#define __launch_bounds__(...)
+#define __align__(n)
 
 struct Dim { unsigned x; };
 static Dim threadIdx, blockIdx, gridDim;
@@ -22,21 +24,46 @@ static Fiber fibers[BLOCK];
 static ucontext_t scheduler;
 static std::function<void()> body;
 static unsigned long long slots[BLOCK];
+static char* shared_start;
+using std::max;
+using std::min;
 
 static void turn() {
   unsigned me = threadIdx.x;
   swapcontext(&fibers[me].context, &scheduler);
   threadIdx.x = me;
 }
-static void __syncthreads() { turn(); }
+// Where all threads of a group that have not ended wait for each other.
+struct Barrier {
+  unsigned members, arrived, passed;
+  void release() {
+    if (arrived < members) return;
+    arrived = 0;
+    ++passed;
+  }
+  void wait() {
+    unsigned before = passed;
+    ++arrived;
+    release();
+    while (passed == before) turn();
+  }
+  void leave() {
+    --members;
+    if (arrived > 0) release();
+  }
+};
+static Barrier block, warps[BLOCK / 32];
+static void turn_of_warp() { warps[threadIdx.x / 32].wait(); }
+static void __syncthreads() { block.wait(); }
 template <class T> T exchange(T value, unsigned from) {
   memcpy(&slots[threadIdx.x], &value, sizeof value);
-  turn();
+  turn_of_warp();
   T got;
   memcpy(&got, &slots[from], sizeof got);
-  turn();
+  turn_of_warp();
   return got;
 }
+template <class T> T __shfl_xor_sync(unsigned, T value, int lanes) { return exchange(value, threadIdx.x ^ lanes); }
 template <class T> T __shfl_down_sync(unsigned, T value, int offset) {
   unsigned me = threadIdx.x;
   return exchange(value, me % 32 + offset < 32 ? me + offset : me);
@@ -46,10 +73,10 @@ template <class T> T __shfl_sync(unsigned, T value, int lane) {
 }
 static unsigned __ballot_sync(unsigned, bool vote) {
   slots[threadIdx.x] = vote;
-  turn();
+  turn_of_warp();
   unsigned votes = 0;
   for (unsigned lane = 0; lane < 32; ++lane) votes |= (unsigned)slots[threadIdx.x / 32 * 32 + lane] << lane;
-  turn();
+  turn_of_warp();
   return votes;
 }
 struct uint4 { unsigned x, y, z, w; };
@@ -72,17 +99,78 @@ static unsigned short host_to_bf16(float x) {
   return (unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+struct float2 { float x, y; };
+struct float4 { float x, y, z, w; };
+struct uint4 { unsigned x, y, z, w; };
+
+// What the kernels of attention need of the device: copies into shared memory, which are done at once, and the products of a
+// warpgroup, over tiles that are found as the device finds them.
+static unsigned shared_address(const void* p) { return (unsigned)((const char*)p - shared_start); }
+static void copy_async(void* to, const void* from, bool there) {
+  if (there) memcpy(to, from, 16);
+  else memset(to, 0, 16);
+}
+static void copies_done() {}
+static void products_begin() {}
+static void products_end() {}
+template <int RUNNING> void products_wait() {}
+template <int N> void settle(float (&)[N]) {}
+static float exp2_of(float x) { return exp2f(x); }
+template <bool BRAIN> float widen(unsigned short h) { return BRAIN ? __uint_as_float((unsigned)h << 16) : host_from_f16(h); }
+template <bool BRAIN> unsigned pack(float low, float high) {
+  auto round = [](float x) -> unsigned { return BRAIN ? host_to_bf16(x) : host_to_f16(x); };
+  return round(low) | round(high) << 16;
+}
+// A number of a tile: `out` groups of the distance of panels, `in` of that of eight rows, a row of 128 bytes, a byte in it.
+template <bool BRAIN> float number(unsigned long long tile, int out, int in, int row, int byte) {
+  unsigned at = (tile & 0x3fff) * 16 + out * (tile >> 16 & 0x3fff) * 16 + in * (tile >> 32 & 0x3fff) * 16 + row * 128 + byte;
+  unsigned short h;
+  memcpy(&h, shared_start + (at ^ (at >> 7 & 7) << 4), 2);
+  return widen<BRAIN>(h);
+}
+static int sum_row(int e) { return threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 + e / 2 % 2 * 8; }
+static int sum_column(int e) { return e / 4 * 8 + threadIdx.x % 4 * 2 + e % 2; }
+template <bool BRAIN, int N> void wgmma(float (&sums)[N], unsigned long long a, unsigned long long b, bool add) {
+  for (int e = 0; e < N; ++e) {
+    float sum = add ? sums[e] : 0.0f;
+    int i = sum_row(e), j = sum_column(e);
+    for (int k = 0; k < 16; ++k) sum += number<BRAIN>(a, 0, i / 8, i % 8, k * 2) * number<BRAIN>(b, 0, j / 8, j % 8, k * 2);
+    sums[e] = sum;
+  }
+}
+static unsigned factors[BLOCK][4];
+template <bool BRAIN, int N> void wgmma(float (&sums)[N], const unsigned (&a)[4], unsigned long long b, bool add) {
+  memcpy(factors[threadIdx.x], a, sizeof a);
+  turn_of_warp();
+  for (int e = 0; e < N; ++e) {
+    float sum = add ? sums[e] : 0.0f;
+    int lane = threadIdx.x / 4 * 4, j = sum_column(e);
+    for (int k = 0; k < 16; ++k) {
+      unsigned both = factors[lane + k % 8 / 2][k / 8 * 2 + e / 2 % 2];
+      sum += widen<BRAIN>((unsigned short)(k % 2 ? both >> 16 : both)) * number<BRAIN>(b, j / 64, k / 8, k % 8, j % 64 * 2);
+    }
+    sums[e] = sum;
+  }
+  turn_of_warp();
+}
+
 static void enter() {
   body();
   fibers[threadIdx.x].done = true;
+  block.leave();
+  warps[threadIdx.x / 32].leave();
   swapcontext(&fibers[threadIdx.x].context, &scheduler);
 }
 
-static void launch(unsigned grid, std::function<void()> kernel) {
+static void launch(unsigned grid, unsigned threads, void* shared, std::function<void()> kernel) {
   body = kernel;
   gridDim.x = grid;
+  shared_start = (char*)shared;
   for (blockIdx.x = 0; blockIdx.x < grid; ++blockIdx.x) {
-    for (Fiber& f : fibers) {
+    block = {threads, 0, 0};
+    for (Barrier& w : warps) w = {32, 0, 0};
+    for (unsigned t = 0; t < threads; ++t) {
+      Fiber& f = fibers[t];
       f.done = false;
       f.stack.resize(1 << 16);
       getcontext(&f.context);
@@ -93,7 +181,7 @@ static void launch(unsigned grid, std::function<void()> kernel) {
     }
     for (bool live = true; live;) {
       live = false;
-      for (unsigned t = 0; t < BLOCK; ++t) {
+      for (unsigned t = 0; t < threads; ++t) {
         if (fibers[t].done) continue;
         threadIdx.x = t;
         swapcontext(&scheduler, &fibers[t].context);
