@@ -160,8 +160,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Products of few rows that come first and do not depend on each other, as one launch; how many they are. The launch
-    /// counts for the first of them.
+    /// Products of few rows that come first and do not depend on each other, as one launch, and what follows the last of them;
+    /// how many they are, or 0 where there are not two. The launch counts for the first of them.
     fn beside(
         &mut self,
         kernels: &[Kernel],
@@ -169,20 +169,27 @@ impl Lowering<'_> {
         homes: &[Address],
         out: &mut Vec<Step>,
     ) -> Result<usize, CudaError> {
-        let mut group = vec![];
+        let context = Context { schedule, homes };
+        let (mut group, mut epilogue) = (vec![], None);
         for kernel in kernels {
-            let Kernel::Matmul(m @ MatmulKernel { epilogue: None, .. }) = kernel else { break };
-            let product = library::matmul::product(m, &Context { schedule, homes })?;
+            let Kernel::Matmul(m) = kernel else { break };
+            let product = library::matmul::product(m, &context)?;
             let takes = library::gemv::takes(&product) && !library::simt::takes(&product);
             if !takes || !library::gemv::joins(&group, &product) {
                 break;
             }
             group.push(product);
+            epilogue = m.epilogue.as_deref();
+            if epilogue.is_some() {
+                break;
+            }
         }
-        if !group.is_empty() {
-            let fixed = group.iter().all(|p| is_fixed(schedule, p.rhs.0));
-            self.launches(library::gemv::launch(&group, fixed).into(), out);
+        if group.len() < 2 {
+            return Ok(0);
         }
+        let fixed = group.iter().all(|p| is_fixed(schedule, p.rhs.0));
+        self.launches(library::gemv::launch(&group, fixed).into(), out);
+        self.loops(epilogue.map_or(&[], std::slice::from_ref), &context, out)?;
         Ok(group.len())
     }
 
@@ -267,7 +274,8 @@ impl Lowering<'_> {
             self.launches(library::simt::compile(&product, m.out, fused, context)?, out);
         } else if library::gemv::takes(&product) {
             let fixed = is_fixed(context.schedule, product.rhs.0);
-            self.launches(library::gemv::launch(&[product], fixed).into(), out);
+            let fused = epilogue.take_if(|e| library::gemv::takes_epilogue(m, e));
+            self.launches(library::gemv::compile(&product, m.out, fused, context, fixed)?, out);
         } else if elements * k > 0 && (self.vendor)(&product) {
             out.push(Step::Product(product));
         } else if elements > 0 {

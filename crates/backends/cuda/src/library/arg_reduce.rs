@@ -12,7 +12,7 @@ use onestep_ir::shape::around;
 const SHORT: usize = 64;
 const LONG: usize = 2048;
 /// Elements that a thread of a block loads before it compares the first.
-const AHEAD: usize = 8;
+const AHEAD: usize = 32;
 const WARP: usize = 32;
 
 pub(super) fn compile(op: &ArgReduce, k: &Operands<'_>) -> Launch {

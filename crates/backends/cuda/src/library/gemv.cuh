@@ -1,6 +1,6 @@
 // y[i, j] = Σ_k x[i, k] · w[j, k] for few rows i: all time goes into reading w once, so every thread has many loads of 16
-// bytes in flight, each of 32 lanes' neighbours. Above stand `element`, `result`, WIDTH (elements of a load), THREADS, and the
-// functions `widen` (a load as floats), `keep` (a float as a result), and `settle` (after which x may be read).
+// bytes in flight, each of 32 lanes' neighbours. Above stand `element`, WIDTH (elements of a load), THREADS, and the functions
+// `widen` (a load as floats) and `settle` (after which x may be read); `finish(i, j, sum)` takes what was y[i, j].
 //
 // SPLIT warps take EACH rows of w together: a lane takes every 32 · SPLIT-th load of each, AHEAD of them at a time, in order,
 // and adds even and odd elements apart. Then lanes are added by halves, and the warps in order. No size but those of the
@@ -13,8 +13,8 @@ __device__ __forceinline__ uint4 stream(const element* p) {
   return v;
 }
 
-template <int ROWS, int COLUMNS, int DEPTH, int EACH, int SPLIT, int AHEAD>
-__device__ __forceinline__ void gemv(const element* x, long long x_row, const element* w, long long w_row, result* y, int block, float* shared) {
+template <int ROWS, int COLUMNS, int DEPTH, int EACH, int SPLIT, int AHEAD, class Finish>
+__device__ __forceinline__ void gemv(const element* x, long long x_row, const element* w, long long w_row, int block, float* shared, Finish finish) {
   constexpr int WARPS = THREADS / 32, STEP = 32 * SPLIT * WIDTH;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, part = warp % SPLIT;
   const int first = (block * (WARPS / SPLIT) + warp / SPLIT) * EACH;
@@ -68,7 +68,7 @@ __device__ __forceinline__ void gemv(const element* x, long long x_row, const el
       if (SPLIT > 1) {
         if (lane == 0) shared[(warp * EACH + c) * ROWS + i] = sum;
       } else if (lane == 0 && first + c < COLUMNS) {
-        y[(long long)i * COLUMNS + first + c] = keep(sum);
+        finish(i, first + c, sum);
       }
     }
   if (SPLIT == 1) return;
@@ -78,6 +78,6 @@ __device__ __forceinline__ void gemv(const element* x, long long x_row, const el
     const int j = (block * (WARPS / SPLIT) + group) * EACH + c;
     float sum = 0.0f;
     for (int s = 0; s < SPLIT; ++s) sum += shared[((group * SPLIT + s) * EACH + c) * ROWS + i];
-    if (j < COLUMNS) y[(long long)i * COLUMNS + j] = keep(sum);
+    if (j < COLUMNS) finish(i, j, sum);
   }
 }

@@ -1,11 +1,14 @@
 //! Products of few rows with a large matrix, as when one token is decoded: memory-bound, so the matrix is read once, as fast
 //! as memory gives it (`gemv.cuh`). Products that do not depend on each other share a launch: the queries, keys and values of
-//! a layer, or the two branches of a gated one. A matrix that no kernel of the program writes is loaded while the kernels
-//! before still run.
+//! a layer. Alone, a product takes the work on its elements along. A matrix that no kernel of the program writes is loaded
+//! while the kernels before still run.
 
+use super::{Context, Launches};
 use crate::code::{Address, Launch, MAKE_WAY, NAME, Product, THREADS, WAIT};
-use crate::render::{prelude, scalar};
+use crate::error::CudaError;
+use crate::render::{Point, point, prelude, scalar};
 use onestep_ir::DType;
+use onestep_passes::schedule::{BufferId, LoopKernel, MatmulKernel};
 use std::fmt::Write;
 
 /// The most rows.
@@ -40,6 +43,12 @@ pub(crate) fn takes(p: &Product) -> bool {
         && p.aligned.is_multiple_of(LOAD)
         && depth < 1 << 30
         && columns < 1 << 30
+}
+
+/// Whether the loop kernel may be its epilogue: the work on each element alone.
+pub(crate) fn takes_epilogue(m: &MatmulKernel, epilogue: &LoopKernel) -> bool {
+    let (batch, rows, _, _) = m.sizes();
+    batch == 1 && rows <= MOST_ROWS && epilogue.parallel == epilogue.extents.len()
 }
 
 /// Whether a product may run beside others of a launch: of the same types, and apart from what they write and read.
@@ -107,42 +116,74 @@ impl Form {
     }
 }
 
+/// A product alone, with an epilogue that [`takes_epilogue`] took. `out` is the product's buffer.
+pub(crate) fn compile(
+    p: &Product,
+    out: BufferId,
+    epilogue: Option<&LoopKernel>,
+    context: &Context<'_>,
+    fixed: bool,
+) -> Result<Launches, CudaError> {
+    let dtype_of = |b: BufferId| context.schedule.buffer(b).dtype;
+    let point = match epilogue {
+        Some(e) => point(e, out, &dtype_of)?,
+        None => Point::default(),
+    };
+    let buffers = point.buffers.iter().map(|b| context.homes[b.index()]).collect();
+    Ok(render(std::slice::from_ref(p), &point, buffers, fixed).into())
+}
+
 /// The launch of products that may run side by side, one at least. `fixed`: no kernel of the program writes their matrices.
 pub(crate) fn launch(group: &[Product], fixed: bool) -> Launch {
+    render(group, &Point::default(), vec![], fixed)
+}
+
+/// The launch of products, after each element of which the work of `point` is done, over these buffers.
+fn render(group: &[Product], point: &Point, buffers: Vec<Address>, fixed: bool) -> Launch {
     let (dtype, result) = (group[0].dtype, group[0].result);
     let (mut calls, mut blocks, mut shared) = (String::new(), 0, 0);
+    let mut parameters = vec![];
     for (n, p) in group.iter().enumerate() {
         let form = Form::of(p);
         let [_, rows, columns, depth] = p.sizes;
         let Form { each, split, ahead, .. } = form;
-        let (x, w, y) = (3 * n, 3 * n + 1, 3 * n + 2);
         let (first, end) = (blocks, blocks + form.blocks);
         let _ = writeln!(
             calls,
-            "  if (block < {end}) return gemv<{rows}, {columns}, {depth}, {each}, {split}, {ahead}>(p{x}, {}, p{w}, {}, p{y}, block - {first}, (float*)shared);",
+            "  if (block < {end}) return gemv<{rows}, {columns}, {depth}, {each}, {split}, {ahead}>(x{n}, {}, w{n}, {}, block - {first}, (float*)shared, [&](int i, int j, float sum) {{ finish(y{n}, {columns}, i, j, sum); }});",
             p.lhs.1[1], p.rhs.1[2],
         );
+        parameters.push(format!("const element* x{n}, const element* w{n}, result* y{n}"));
         blocks = end;
         if split > 1 {
             shared = shared.max(WARPS * each * rows * 4);
         }
     }
-    let parameters: Vec<String> = (0..group.len())
-        .map(|n| format!("const element* p{}, const element* p{}, result* p{}", 3 * n, 3 * n + 1, 3 * n + 2))
-        .collect();
-    let functions = elements(dtype, result);
+    parameters.extend(point.parameters.iter().map(|(dtype, name)| format!("{dtype}* {name}")));
     let (make_way, wait) = if fixed { (MAKE_WAY, WAIT) } else { ("", "") };
+    let (index, work) = (point.index, &point.text);
+    let held = match work.is_empty() {
+        true => String::new(),
+        false => format!("    const float x = {};\n", scalar::from_storage(result, "stored")),
+    };
+    let finish = format!(
+        "  const auto finish = [&](result* y, int columns, {index} i0, {index} i1, float sum) {{\n\
+         \x20   const result stored = {};\n    y[(long long)i0 * columns + i1] = stored;\n{held}{work}  }};\n",
+        scalar::to_storage(result, "sum"),
+    );
+    let elements = elements(dtype, result);
     let source = format!(
-        "{}{functions}__device__ __forceinline__ void settle() {{\n{wait}}}\n{}extern \"C\" __global__ void __launch_bounds__({THREADS}) {NAME}({}) {{\n{make_way}  extern __shared__ long long shared[];\n  const int block = (int)blockIdx.x;\n{calls}}}\n",
-        prelude::of(&functions),
+        "{}{elements}__device__ __forceinline__ void settle() {{\n{wait}}}\n{}extern \"C\" __global__ void __launch_bounds__({THREADS}) {NAME}({}) {{\n{make_way}  extern __shared__ long long shared[];\n  const int block = (int)blockIdx.x;\n{finish}{calls}}}\n",
+        prelude::of(&format!("{elements}{finish}")),
         include_str!("gemv.cuh"),
         parameters.join(", "),
     );
-    let arguments = group.iter().flat_map(|p| [p.lhs.0, p.rhs.0, p.out]).collect();
+    let factors = group.iter().flat_map(|p| [p.lhs.0, p.rhs.0, p.out]);
+    let arguments = factors.chain(buffers).collect();
     Launch { source, grid: blocks, threads: THREADS, shared_bytes: shared, arguments }
 }
 
-/// The types of the factors and of the result, and how a load becomes floats and a float a result.
+/// The types of the factors and of the result, and how a load becomes floats.
 fn elements(dtype: DType, result: DType) -> String {
     let pair = |low: &str, high: &str| {
         format!("  for (int i = 0; i < 4; ++i) {{\n    x[2 * i] = {low};\n    x[2 * i + 1] = {high};\n  }}\n")
@@ -158,11 +199,9 @@ fn elements(dtype: DType, result: DType) -> String {
     format!(
         "typedef {} element;\ntypedef {} result;\nconstexpr int THREADS = {THREADS}, WIDTH = {};\n\
          __device__ __forceinline__ void widen(const uint4 load, float (&x)[WIDTH]) {{\n\
-         \x20 const unsigned int words[4] = {{load.x, load.y, load.z, load.w}};\n#pragma unroll\n{widen}}}\n\
-         __device__ __forceinline__ result keep(float sum) {{ return {}; }}\n",
+         \x20 const unsigned int words[4] = {{load.x, load.y, load.z, load.w}};\n#pragma unroll\n{widen}}}\n",
         scalar::storage(dtype),
         scalar::storage(result),
         LOAD / dtype.size(),
-        scalar::to_storage(result, "sum"),
     )
 }

@@ -45,12 +45,17 @@ impl Calls {
     /// One call, and its loss where it gives one. A text that is full begins anew.
     fn call(&mut self) -> Result<Option<f64>, Error> {
         if self.text == Some(self.written) {
-            self.state.set_scalar("cache/length", 0.0)?;
-            self.written = 0;
+            self.restart()?;
         }
         self.written += 1;
         let out = self.program.run(&mut self.state, &self.inputs)?;
         if self.text.is_some() { Ok(None) } else { out.loss().map(Some) }
+    }
+
+    /// Begins a new text.
+    fn restart(&mut self) -> Result<(), Error> {
+        self.written = 0;
+        if self.text.is_some() { self.state.set_scalar("cache/length", 0.0) } else { Ok(()) }
     }
 }
 
@@ -105,6 +110,7 @@ pub fn bench(args: &BenchArgs) -> Result<(), CommandError> {
     };
     let mut text = if args.json { String::new() } else { figures.text() };
     if args.profile || args.trace.is_some() {
+        calls.restart()?;
         let runs = times.len().clamp(5, 200);
         let spans = profile::measure(&mut calls.program, &mut calls.state, &calls.inputs, runs)?;
         if let Some(path) = &args.trace {
