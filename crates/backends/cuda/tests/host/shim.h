@@ -79,7 +79,6 @@ static unsigned __ballot_sync(unsigned, bool vote) {
   turn_of_warp();
   return votes;
 }
-struct uint4 { unsigned x, y, z, w; };
 static void __syncwarp() {}
 static int __ffs(int x) { return __builtin_ffs(x); }
 static float __uint_as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); return x; }
