@@ -56,6 +56,7 @@ pub use onestep_optim::{
     SparseAdam, Storage, UnusedParameter, UpdateRule, Warmup,
 };
 pub use onestep_passes::precision::{Precision, precision};
+pub use onestep_passes::store::store;
 pub use onestep_runtime::{
     Binding, Bound, CompileEvent, Device, Error, Executable, Feeds, LaunchReport, Memory, Options, Outputs,
     Program, Remedy, Report, State, Traffic, ValueDigest,

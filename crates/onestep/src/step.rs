@@ -469,4 +469,9 @@ impl CompiledStep {
     pub fn program(&mut self) -> &mut Program {
         &mut self.program
     }
+
+    /// The program alone.
+    pub fn into_program(self) -> Program {
+        self.program
+    }
 }

@@ -15,6 +15,7 @@ pub mod plan;
 pub mod precision;
 pub mod schedule;
 pub mod simplify;
+pub mod store;
 pub mod user;
 
 mod error;

@@ -203,7 +203,8 @@ pub fn precision(graph: &Graph, precision: Precision) -> Result<Graph, GraphErro
     Ok(eliminate_dead(&out))
 }
 
-fn check(graph: &Graph) -> Result<(), GraphError> {
+/// Refuses a graph that is differentiated already.
+pub(crate) fn check(graph: &Graph) -> Result<(), GraphError> {
     let state = |u: &onestep_ir::Update| &graph.states[u.state];
     let learned = |s: &&StatePort| matches!(s.role, Role::Parameter | Role::Slot | Role::Gradient);
     let Some(state) = graph.updates.iter().map(state).find(learned) else { return Ok(()) };
@@ -221,7 +222,7 @@ fn follows(g: &GraphBuilder, low: DType, operands: &[Tensor<'_>]) -> bool {
 }
 
 /// The low value of which this one is the wide form.
-fn source(g: &GraphBuilder, low: DType, t: Tensor<'_>) -> Option<ValueId> {
+pub(crate) fn source(g: &GraphBuilder, low: DType, t: Tensor<'_>) -> Option<ValueId> {
     g.with_graph(|graph| {
         let node = graph.def(t.value()?)?;
         let from = *node.operands.first()?;

@@ -3,8 +3,8 @@
 //! - identities: `x·1`, `x/1`, `x − 0`, `x + (−0)`, casts, reshapes, transposes, broadcasts, slices and pads that change
 //!   nothing, reductions over no axis or over axes of size 1 (of a sum, `0 + x` remains), `−(−x)`, `not(not x)`, a select
 //!   whose branches are one value or whose condition is a constant;
-//! - chains: reshape of reshape, transpose of transpose, broadcast of broadcast, reverse of reverse, a cast back from a
-//!   dtype that holds every number of the first;
+//! - casts: down from where a value was cast up, and down behind a reshape, which changes places with it;
+//! - chains: reshape of reshape, transpose of transpose, broadcast of broadcast, reverse of reverse;
 //! - a transpose of the last two axes before a matmul becomes the matmul's flag;
 //! - a view of a repeated number is that number repeated over the view's shape.
 
@@ -61,12 +61,7 @@ fn rule<'g>(g: &'g GraphBuilder, node: &Node, operands: &[Tensor<'g>]) -> Option
         Op::Select(_) if operands[1].value() == operands[2].value() => Some(operands[1]),
         Op::Select(_) => splat(x).map(|c| if c != 0.0 { operands[1] } else { operands[2] }),
         Op::Cast(c) if x.dtype() == c.dtype => Some(x),
-        Op::Cast(c) => match def(x)? {
-            (Op::Cast(_), Some(before)) if before.dtype() == c.dtype && holds(x.dtype(), c.dtype) => {
-                Some(before)
-            }
-            _ => None,
-        },
+        Op::Cast(c) => cast(c.dtype, x),
         Op::Bitcast(b) if x.dtype() == b.dtype => Some(x),
         Op::Reshape(r) if shape.0 == r.dims => Some(x),
         Op::Reshape(r) => match def(x)? {
@@ -110,11 +105,6 @@ fn rule<'g>(g: &'g GraphBuilder, node: &Node, operands: &[Tensor<'g>]) -> Option
     }
 }
 
-/// Whether a float dtype holds every number of a narrower one.
-fn holds(wide: DType, narrow: DType) -> bool {
-    narrow.is_float() && matches!((wide, narrow.size()), (DType::F64, ..=4) | (DType::F32, ..=2))
-}
-
 fn repeated<'g>(g: &'g GraphBuilder, c: &Constant, dims: &[Dim]) -> Option<Tensor<'g>> {
     c.value.shape().is_empty().then(|| g.emit1(Constant { value: c.value.clone(), dims: dims.to_vec() }, &[]))
 }
@@ -130,6 +120,21 @@ fn binary<'g>(kind: BinaryKind, x: Tensor<'g>, y: Tensor<'g>) -> Option<Tensor<'
         BinaryKind::Add if is(x, if float { -0.0 } else { 0.0 }) => Some(y),
         BinaryKind::And | BinaryKind::Or if x.value() == y.value() => Some(x),
         BinaryKind::Max | BinaryKind::Min if x.value() == y.value() => Some(x),
+        _ => None,
+    }
+}
+
+/// A float that was widened and comes back is itself. A result that is rounded behind a reshape is rounded before it, so that
+/// the kernel that computes it stores it rounded.
+fn cast<'g>(to: DType, x: Tensor<'g>) -> Option<Tensor<'g>> {
+    let narrower = |a: DType, b: DType| a.is_float() && b.is_float() && a.size() < b.size();
+    match def(x)? {
+        (Op::Cast(_), Some(before)) if before.dtype() == to && narrower(to, x.dtype()) => Some(before),
+        (Op::Reshape(r), Some(before)) if narrower(to, x.dtype()) => {
+            let computed =
+                matches!(def(before)?.0, Op::Binary(_) | Op::Unary(_) | Op::Select(_) | Op::Cast(_));
+            computed.then(|| before.cast(to).reshape(Shape(r.dims.clone())))
+        }
         _ => None,
     }
 }

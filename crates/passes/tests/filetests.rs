@@ -7,7 +7,7 @@
 //! - of `fuse`, `unfused`, `group` and `plan`: the whole pipeline up to there, so that a file can start from composites.
 //!
 //! Options: `; target: reference` (the default) or `cpu`; `; binding: B=4, T=2`; `; strict` (in place or an error); of
-//! `precision`, `; precision: bf16` (the default) or `f16`.
+//! `precision` and `store`, `; precision: bf16` (the default) or `f16`.
 //!
 //! Whatever a file shows is also run: the pass's result must compute what the graph does (in mixed precision to 5%). Passes that promise every bit
 //! are held to it, on inputs with negative zeros, infinities and NaN.
@@ -23,6 +23,7 @@ use onestep_passes::plan::PlanOptions;
 use onestep_passes::precision::{Precision, precision};
 use onestep_passes::schedule::Schedule;
 use onestep_passes::schedule::execute::{ReferenceTarget, execute};
+use onestep_passes::store::store;
 use onestep_passes::{CompileError, Target, cse, decompose, fold, guard, hoist, indices, legalize, simplify};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -102,13 +103,17 @@ impl Case {
                     let graph = eliminate_dead(&graph);
                     graph.verify().map_err(|e| e.to_string())?;
                     // These compute something else with the same meaning; the others promise the same bits.
-                    let exact =
-                        !matches!(self.pass.as_str(), "decompose" | "legalize" | "indices" | "precision");
-                    let tolerance = if self.pass == "precision" { 0.05 } else { 1e-3 };
+                    let exact = !matches!(
+                        self.pass.as_str(),
+                        "decompose" | "legalize" | "indices" | "precision" | "store"
+                    );
+                    let tolerance =
+                        if matches!(self.pass.as_str(), "precision" | "store") { 0.05 } else { 1e-3 };
                     compare(&bound, exact, tolerance, &|inputs, state| {
+                        let state = as_declared(&graph, state);
                         let r =
-                            interp::run(&graph, inputs, state, Mode::Declared).map_err(|e| e.to_string())?;
-                        Ok((r.outputs, r.state))
+                            interp::run(&graph, inputs, &state, Mode::Declared).map_err(|e| e.to_string())?;
+                        Ok((r.outputs, as_declared(&bound, &r.state)))
                     })?;
                     Ok(graph.to_string())
                 }
@@ -127,6 +132,7 @@ impl Case {
             "decompose" => decompose::decompose(g, target)?,
             "legalize" => legalize::legalize(g, target)?,
             "precision" => precision(g, self.precision)?,
+            "store" => store(g, self.precision)?,
             "simplify" => simplify::simplify(g)?,
             "fold" => fold::fold(g)?,
             "cse" => cse::cse(g)?,
@@ -152,6 +158,20 @@ impl Case {
 }
 
 type Tensors = BTreeMap<Arc<str>, Dense>;
+
+/// The tensors in the dtypes in which a graph declares them.
+fn as_declared(graph: &Graph, state: &Tensors) -> Tensors {
+    let one = |(name, d): (&Arc<str>, &Dense)| {
+        let dtype = graph.state(name).map(|s| graph.ty(s.value).dtype).filter(|t| *t != d.dtype);
+        let rounded = dtype.map(|dtype| {
+            let mut d = Dense::from_reals(dtype, &d.shape, d.reals().to_vec());
+            d.settle();
+            d
+        });
+        (name.clone(), rounded.unwrap_or_else(|| d.clone()))
+    };
+    state.iter().map(one).collect()
+}
 
 fn run_schedule(s: &Schedule, inputs: &[Dense], state: &Tensors) -> Result<(Vec<Dense>, Tensors), String> {
     let before: Vec<Dense> = s.states.iter().map(|p| state[&p.name].clone()).collect();

@@ -10,6 +10,14 @@ use std::collections::HashMap;
 /// The name of a kernel's function in a text that has no name yet.
 pub(crate) const NAME: &str = "kernel_name";
 
+/// What a kernel begins with that waits for those before it later on, and by itself: its successor may be launched.
+pub(crate) const MAKE_WAY: &str =
+    "#if __CUDA_ARCH__ >= 900\n  asm volatile(\"griddepcontrol.launch_dependents;\");\n#endif\n";
+
+/// Where such a kernel waits. Nothing that a kernel before writes or reads is used earlier.
+pub(crate) const WAIT: &str =
+    "#if __CUDA_ARCH__ >= 900\n  asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");\n#endif\n";
+
 /// Threads of a block, but for kernels that say otherwise.
 pub const THREADS: u32 = 256;
 
@@ -223,8 +231,11 @@ impl Code {
 const FEW_BLOCKS: u32 = 48;
 
 /// A kernel's text with what it does first where the architecture may launch it before its predecessor has ended: it waits for
-/// that, which has itself waited for all before it.
+/// that, which has itself waited for all before it. One that says where it waits is as it is.
 fn ordered(source: &str, blocks: u32) -> String {
+    if source.contains(WAIT) {
+        return source.into();
+    }
     let entry = source.find("__global__").unwrap_or(0);
     let Some(brace) = source[entry..].find('{') else { return source.into() };
     let (head, body) = source.split_at(entry + brace + 1);

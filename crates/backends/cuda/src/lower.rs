@@ -33,17 +33,23 @@ pub fn lower(schedule: &Schedule, plan: &Plan, vendor: &dyn Fn(&Product) -> bool
     code.homes = homes.clone();
     code.labels = schedule.kernels.iter().map(label).collect();
     let (mut out, mut own) = (vec![], Lowering { code, vendor, body: vec![] });
-    for (number, kernel) in schedule.kernels.iter().enumerate() {
+    let (mut number, mut groups) = (0, vec![]);
+    while number < schedule.kernels.len() {
         let at = |e| CudaError::Kernel { kernel: number, source: Box::new(e) };
-        own.kernel(kernel, schedule, &homes, &mut out).map_err(at)?;
+        let beside = own.beside(&schedule.kernels[number..], schedule, &homes, &mut out).map_err(at)?;
+        if beside == 0 {
+            own.kernel(&schedule.kernels[number], schedule, &homes, &mut out).map_err(at)?;
+        }
         for step in out.drain(..) {
             own.code.push(number, step)?;
         }
+        number += beside.max(1);
+        groups.push(beside.max(1));
     }
     for step in commits(schedule, plan, &homes, &state) {
         own.code.push(schedule.kernels.len(), step)?;
     }
-    own.code.branches = branches::deal(&units(schedule, &own.code));
+    own.code.branches = branches::deal(&units(schedule, &own.code, &groups));
     Ok(own.code)
 }
 
@@ -55,8 +61,9 @@ pub fn lower_offline(schedule: &Schedule, plan: &Plan) -> Result<Code, CudaError
 /// Blocks from which a launch fills the device.
 const WIDE: u32 = 264;
 
-/// The kernels, and the copies of new state as one more, with the memory that they use.
-fn units(schedule: &Schedule, code: &Code) -> Vec<Unit> {
+/// The kernels, and the copies of new state as one more, with the memory that they use. `groups` are the numbers of kernels
+/// that share launches, in order; the first of each has the launch, and so uses what the others do.
+fn units(schedule: &Schedule, code: &Code, groups: &[usize]) -> Vec<Unit> {
     let of = |&b: &BufferId, writes: bool| {
         let (home, bytes) = (code.homes[b.index()], schedule.buffer(b).bytes());
         Use { space: home.space, start: home.offset, end: home.offset + bytes, writes }
@@ -66,6 +73,12 @@ fn units(schedule: &Schedule, code: &Code) -> Vec<Unit> {
         let (reads, writes) = (kernel.reads(), kernel.writes());
         let uses = reads.iter().map(|b| of(b, false)).chain(writes.iter().map(|b| of(b, true)));
         units.push(Unit { uses: uses.collect(), wide: false });
+    }
+    let mut first = 0;
+    for &count in groups {
+        let shared: Vec<Use> = units[first..first + count].iter().flat_map(|u| u.uses.clone()).collect();
+        units[first].uses = shared;
+        first += count;
     }
     units.push(Unit::default());
     let commits = schedule.kernels.len();
@@ -152,6 +165,39 @@ impl Lowering<'_> {
         };
         self.launches(launches, out);
         Ok(())
+    }
+
+    /// Products of few rows that come first and do not depend on each other, as one launch, and what follows the last of them;
+    /// how many they are, or 0 where there are not two. The launch counts for the first of them.
+    fn beside(
+        &mut self,
+        kernels: &[Kernel],
+        schedule: &Schedule,
+        homes: &[Address],
+        out: &mut Vec<Step>,
+    ) -> Result<usize, CudaError> {
+        let context = Context { schedule, homes };
+        let (mut group, mut epilogue) = (vec![], None);
+        for kernel in kernels {
+            let Kernel::Matmul(m) = kernel else { break };
+            let product = library::matmul::product(m, &context)?;
+            let takes = library::gemv::takes(&product) && !library::simt::takes(&product);
+            if !takes || !library::gemv::joins(&group, &product) {
+                break;
+            }
+            group.push(product);
+            epilogue = m.epilogue.as_deref();
+            if epilogue.is_some() {
+                break;
+            }
+        }
+        if group.len() < 2 {
+            return Ok(0);
+        }
+        let fixed = group.iter().all(|p| is_fixed(schedule, p.rhs.0));
+        self.launches(library::gemv::launch(&group, fixed).into(), out);
+        self.loops(epilogue.map_or(&[], std::slice::from_ref), &context, out)?;
+        Ok(group.len())
     }
 
     fn launches(&mut self, launches: library::Launches, out: &mut Vec<Step>) {
@@ -245,6 +291,10 @@ impl Lowering<'_> {
         if library::simt::takes(&product) {
             let fused = epilogue.take_if(|e| library::simt::takes_epilogue(m, e));
             self.launches(library::simt::compile(&product, m.out, fused, context)?, out);
+        } else if library::gemv::takes(&product) {
+            let fixed = is_fixed(context.schedule, product.rhs.0);
+            let fused = epilogue.take_if(|e| library::gemv::takes_epilogue(m, e));
+            self.launches(library::gemv::compile(&product, m.out, fused, context, fixed)?, out);
         } else if elements * k > 0 && (self.vendor)(&product) {
             out.push(Step::Product(product));
         } else if elements > 0 {
@@ -344,6 +394,15 @@ impl Lowering<'_> {
 /// The greatest power of two, up to the alignment of an allocation, that divides all.
 fn multiple(bytes: &[usize]) -> usize {
     1 << bytes.iter().fold(ALIGNED, |all, b| all | b).trailing_zeros()
+}
+
+/// Whether nothing that a run does changes what is at an address.
+fn is_fixed(schedule: &Schedule, at: Address) -> bool {
+    match at.space {
+        Space::Constants => true,
+        Space::State(n) => schedule.states.get(n).is_some_and(|s| s.update.is_none()),
+        _ => false,
+    }
 }
 
 /// A step of a scan's body in an iteration, where its buffers are at `real`.

@@ -32,7 +32,7 @@ impl Target for CudaTarget {
 
     /// Beside other products an epilogue would be a launch of its own; as a loop kernel it may share one with others.
     fn takes_epilogue(&self, matmul: &MatmulKernel, epilogue: &LoopKernel) -> bool {
-        library::simt::takes_epilogue(matmul, epilogue)
+        library::simt::takes_epilogue(matmul, epilogue) || library::gemv::takes_epilogue(matmul, epilogue)
     }
 
     /// A processor makes some 15 operations in the time of a byte.

@@ -172,6 +172,45 @@ fn products_go_to_the_vendor_where_it_takes_them() {
     assert_eq!(p.aligned, 256);
 }
 
+/// Products of few rows are this crate's own, and those of one layer share a launch; what reads them has one of its own.
+#[test]
+fn products_of_few_rows_stand_side_by_side() {
+    let g = GraphBuilder::new("layer");
+    let x = g.input("x", DType::BF16, [1, 64]);
+    let w = |name: &str, n: usize, k: usize| g.state(name, Role::Parameter, DType::BF16, &[n, k], Init::ONES);
+    let [q, k, v] =
+        [("q", 64), ("k", 16), ("v", 16)].map(|(name, n)| x.matmul_t(w(name, n, 64), false, true));
+    for (name, y) in [("k", k), ("v", v), ("out", q.matmul_t(w("out", 64, 64), false, true))] {
+        g.output(name, y);
+    }
+    let c = compiled(&g.build().unwrap());
+    let code = lower(&c.schedule, &c.plan, &|_| true).unwrap();
+    let parameters: Vec<usize> = code
+        .steps
+        .iter()
+        .map(|(_, s)| if let Step::Launch { arguments, .. } = s { arguments.len() } else { 0 })
+        .collect();
+    assert_eq!(parameters, [9, 3], "three products, then one");
+    assert!(
+        code.kernels[0].source.contains("gemv<1, 64, 64,")
+            && code.kernels[0].source.contains("gemv<1, 16, 64,")
+    );
+}
+
+/// Nine rows, a sum across memory, or one whose rows are no whole loads: products for the vendor.
+#[test]
+fn other_products_are_the_vendors() {
+    for (m, n, k, transpose) in [(9, 64, 64, true), (1, 64, 64, false), (1, 64, 60, true)] {
+        let g = GraphBuilder::new("product");
+        let x = g.input("x", DType::BF16, [m, k]);
+        let w = g.input("w", DType::BF16, if transpose { [n, k] } else { [k, n] });
+        g.output("y", x.matmul_t(w, false, transpose));
+        let c = compiled(&g.build().unwrap());
+        let code = lower(&c.schedule, &c.plan, &|_| true).unwrap();
+        assert!(matches!(code.steps[..], [(0, Step::Product(_))]), "{m} {n} {k}: {:?}", code.steps);
+    }
+}
+
 /// Which `f32` products are the crate's own follows from their sizes: the vendor's library is asked for the large ones alone.
 #[test]
 fn small_products_are_not_the_vendors() {

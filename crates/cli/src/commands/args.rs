@@ -50,7 +50,7 @@ pub enum Command {
                         onestep inspect step.onestep --pass dead-2     the graph just before fusion, whose values %12 are"
     )]
     Inspect(InspectArgs),
-    /// Time the steady training step of a known model.
+    /// Time the steady training step of a known model, or the writing of a text.
     Bench(BenchArgs),
     /// Find the first step, tensor and op at which two recorded runs part.
     #[command(
@@ -231,6 +231,9 @@ pub enum Bench {
     /// GPT-2 124M: sequences of 1024 tokens of 50,304, products in bf16, AdamW. For a GPU.
     #[value(name = "gpt2-124m")]
     Gpt2,
+    /// A Llama of 1.1 billion weights in bf16 that writes a text of 2048 tokens, one a call. For a GPU.
+    #[value(name = "decode-1b")]
+    Decode1b,
 }
 
 /// Arguments of `bench`.

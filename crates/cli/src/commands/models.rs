@@ -1,7 +1,8 @@
 //! The models that the program trains and times, as graphs.
 
-use onestep::nn::{Activation, Cnn, Gpt, GptInit, mlp_classifier};
+use onestep::nn::{Activation, Cnn, Gpt, GptInit, Llama, mlp_classifier};
 use onestep::prelude::*;
+use onestep::{precision, store};
 
 /// Sizes of a byte-level GPT.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,6 +57,17 @@ pub fn gpt_writer(shape: &GptShape) -> Result<Graph, Error> {
     let token = g.input("token", I32, [1]);
     g.output("logits", shape.model(GptInit::default()).decode(&g, token));
     Ok(g.build()?)
+}
+
+/// A Llama that writes a text by itself, the likeliest token each time, with weights and caches in a precision: the last
+/// token is state, `token`, so that a call takes no input. Output `next`, `[1]` of `i32`, is the new one.
+pub fn llama_writer(model: &Llama, low: Precision) -> Result<Graph, Error> {
+    let g = GraphBuilder::new("llama-writer");
+    let token = g.state("token", Role::Buffer, I32, &[1], Init::ZEROS);
+    let next = model.decode(&g, token).argmax(-1);
+    g.update(token, next, true);
+    g.output("next", next);
+    Ok(precision(&store(&g.build()?, low)?, low)?)
 }
 
 /// A classifier with one hidden layer and ReLU: inputs `x`, `[B, inputs]` of `f32`, and `y`, `[B]` of `i32`; outputs `loss`

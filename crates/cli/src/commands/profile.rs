@@ -11,21 +11,21 @@ use std::path::Path;
 
 /// The kernels of a step, each with its median time over some steps.
 pub fn measure(
-    step: &mut CompiledStep,
+    program: &mut Program,
     state: &mut State,
-    inputs: &[Array; 2],
+    inputs: &[Array],
     steps: usize,
 ) -> Result<Vec<Span>, CommandError> {
     let mut times: Vec<(String, Vec<u64>)> = vec![];
     for _ in 0..steps {
-        step.program().run_timed(state, inputs)?;
-        let now = step.program().kernel_times();
+        program.run_timed(state, inputs)?;
+        let now = program.kernel_times();
         if times.is_empty() {
             times = now.iter().map(|(name, _)| (name.clone(), vec![])).collect();
         }
         times.iter_mut().zip(now).for_each(|((_, all), (_, ns))| all.push(ns));
     }
-    let Some(executable) = step.program().executable() else { return Ok(vec![]) };
+    let Some(executable) = program.executable() else { return Ok(vec![]) };
     Ok(spans(executable, times))
 }
 
@@ -114,7 +114,7 @@ mod tests {
         let mut step = TrainingStep::new(graph).optimizer(Adam::new(1e-3)).compile(&device).unwrap();
         let mut state = step.init(0).unwrap();
         let inputs = [Array::zeros(F32, &[4, 8]).unwrap(), Array::zeros(I32, &[4]).unwrap()];
-        let spans = measure(&mut step, &mut state, &inputs, 3).unwrap();
+        let spans = measure(step.program(), &mut state, &inputs, 3).unwrap();
         let kernels = step.program().executable().unwrap().compiled().schedule.kernels.len();
         assert_eq!(spans.len(), kernels);
         assert!(spans.iter().any(|s| s.kind.starts_with("matmul") && s.flops >= 2 * 4 * 8 * 16));

@@ -40,6 +40,7 @@ fn absurd_arguments() {
         ("bisect one", &["RUN_B"]),
         ("bench resnet", &["resnet", "gpt-mini"]),
         ("bench mlp --seconds 0", &["--seconds"]),
+        ("bench decode-1b --batch 2", &["one text", "--batch"]),
         ("bench mlp --seconds nan", &["--seconds"]),
         ("bench", &["MODEL"]),
         ("inspect", &["FILE"]),

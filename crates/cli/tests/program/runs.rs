@@ -230,6 +230,22 @@ fn benches_in_json() {
     assert_eq!(names(folder.path()), [""; 0], "a bench keeps nothing");
 }
 
+/// The graph of a model that writes: nothing is fed, and what is large is in 16 bits.
+#[test]
+fn a_bench_writes_its_graph() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = run(folder.path(), "bench decode-1b --graph writer.onestep");
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let text = std::fs::read_to_string(folder.path().join("writer.onestep")).unwrap();
+    let graph = onestep::Graph::parse(&text).unwrap();
+    assert!(graph.inputs.is_empty() && graph.outputs.len() == 1);
+    assert!(graph.state("token").is_some_and(|s| graph.ty(s.value).to_string() == "i32[1]"));
+    for s in &graph.states {
+        let ty = graph.ty(s.value);
+        assert!(ty.numel() == 1 || ty.dtype == onestep::DType::BF16, "'{}' is {ty}", s.name);
+    }
+}
+
 #[test]
 fn help_texts() {
     let folder = tempfile::tempdir().unwrap();

@@ -6,7 +6,7 @@ use onestep::ir::RotaryScaling;
 use onestep::nn::{Gpt, Llama};
 use onestep::passes::plan::PlanOptions;
 use onestep::prelude::*;
-use onestep::{Executable, Options};
+use onestep::{Executable, Options, precision, store};
 
 const MODEL: Gpt = Gpt { vocab: 50, width: 32, layers: 2, heads: 4, context: 208, ..Gpt::MINI };
 
@@ -106,6 +106,66 @@ fn a_llama_decodes_what_its_forward_pass_gives() {
     assert!(spread > 0.05, "logits of {spread} show nothing");
     assert_eq!(state.scalar("cache/length").unwrap(), TIME as f64);
     assert_eq!((write.compilations().len(), write.rebinds()), (1, 0));
+}
+
+/// In bf16, weights and caches included, with the last token as state: what a call writes is the likeliest token of the
+/// forward pass over all tokens so far, or one that is as likely but for rounding.
+#[test]
+fn a_llama_writes_in_bf16_what_its_forward_pass_finds_likeliest() {
+    const TOKENS: usize = 40;
+    let low = |graph: &Graph| precision(&store(graph, Precision::Bf16).unwrap(), Precision::Bf16).unwrap();
+    let device = device();
+    let g = GraphBuilder::new("writer");
+    let token = g.state("token", Role::Buffer, I32, &[1], Init::ZEROS);
+    let next = LLAMA.decode(&g, token).argmax(-1);
+    g.update(token, next, true);
+    g.output("next", next);
+    let graph = low(&g.build().unwrap());
+    let plan = PlanOptions { strict: true, ..PlanOptions::default() };
+    let executable = Executable::compile(&graph, &device, &Options { plan, ..Options::default() }).unwrap();
+    let mut write = compile(&graph, &device).unwrap();
+    let mut state = write.init(4).unwrap();
+    for name in ["tok.weight", "block.0.attn.q.weight", "norm.weight", "block.1.attn.cache.v"] {
+        assert_eq!(state.get(name).unwrap().dtype(), BF16, "{name}");
+    }
+    for cache in ["block.0.attn.cache.k", "block.1.attn.cache.v"] {
+        assert!(executable.report().in_place.contains(&cache.to_string()), "{cache}");
+    }
+    let mut text = vec![0];
+    for _ in 0..TOKENS {
+        let next = write.run(&mut state, ()).unwrap().array("next").unwrap();
+        text.push(next.to_i64()[0] as i32);
+    }
+    assert_eq!(state.scalar("cache/length").unwrap(), TOKENS as f64);
+
+    let g = GraphBuilder::new("forward");
+    g.output("logits", LLAMA.build(&g, g.input("tokens", I32, [1, TOKENS])));
+    let mut forward = compile(&low(&g.build().unwrap()), &device).unwrap();
+    let tokens = Array::new(&[1, TOKENS], &text[..TOKENS]).unwrap();
+    let logits = forward.run(&mut state, [tokens]).unwrap().array("logits").unwrap().to_f64();
+    for (row, &token) in logits.chunks(LLAMA.vocab).zip(&text[1..]) {
+        let top = row.iter().fold(f64::NEG_INFINITY, |m, x| m.max(*x));
+        assert!(row[token as usize] >= top - 0.02 * top.abs().max(0.1), "{token} of {row:?}");
+    }
+}
+
+/// Tensors in f32 are refused by name, with what converts them.
+#[test]
+fn trained_weights_are_not_rounded_unasked() {
+    let g = GraphBuilder::new("half");
+    let w = g.parameter("w", &[4, 4], Init::ONES);
+    g.output("y", g.input("x", F32, [1, 4]).matmul(w));
+    let graph = g.build().unwrap();
+    let device = device();
+    let mut state = compile(&graph, &device).unwrap().init(0).unwrap();
+    let mut half = compile(&store(&graph, Precision::Bf16).unwrap(), &device).unwrap();
+    let x = Array::new(&[1, 4], &[1f32; 4]).unwrap();
+    let error = half.run(&mut state, [&x]).unwrap_err().to_string();
+    assert!(error.contains("'w' is f32") && error.contains("bf16") && error.contains("bind_as"), "{error}");
+    let trained = state.get("w").unwrap();
+    let mut state = half.init(0).unwrap();
+    state.bind_as("w", &trained, BF16).unwrap();
+    assert_eq!(half.run(&mut state, [&x]).unwrap().array("y").unwrap().to_f64(), [4.0; 4]);
 }
 
 fn compiled(context: usize) -> Executable {

@@ -115,6 +115,10 @@ impl Cluster {
             bounded |= !t.bounds.is_empty();
             index = t.index;
         }
+        // Along an axis of size 1 every index is 0, whichever way it came here.
+        for a in &mut index {
+            a.coefs.iter_mut().zip(&self.extents).filter(|(_, n)| **n == 1).for_each(|(c, _)| *c = 0);
+        }
         Some((index, bounded))
     }
 }
@@ -227,7 +231,11 @@ impl<'a, 'g> Clusters<'a, 'g> {
                 extents.push(from[axis]);
             }
         }
-        let index = (0..rank).map(|d| Affine::axis(d, extents.len())).collect();
+        let one = |d: usize| match extents[d] {
+            1 => Affine::constant(0, extents.len()),
+            _ => Affine::axis(d, extents.len()),
+        };
+        let index = (0..rank).map(one).collect();
         let members = [(at, Member { index, over: reduced.clone() })].into();
         Cluster { extents, reduced, members }
     }

@@ -133,6 +133,13 @@ pub fn large() -> Vec<Case> {
             add(&format!("matmul {m}x{n}x{k} {d}"), op.into(), &[real(d, &a), real(d, &b)]);
         }
     }
+    // Few rows: one warp for a sum and eight, whole rounds of loads and not, columns that fill no warp.
+    for (m, n, k) in [(1, 300, 2048), (1, 3, 5640), (1, 37, 8), (2, 5, 264), (3, 70, 1032), (8, 9, 4104)] {
+        for d in [DType::F32, DType::F16, DType::BF16] {
+            let op = Matmul { transpose_a: false, transpose_b: true, dtype: d };
+            add(&format!("matmul {m}x{n}x{k} {d}"), op.into(), &[real(d, &[m, k]), real(d, &[n, k])]);
+        }
+    }
     // Tiles and vectors of every size, several slabs, a batch, factors along `k` and across.
     for (batch, m, n, k) in [
         (1, 128, 256, 784),
@@ -156,6 +163,7 @@ pub fn large() -> Vec<Case> {
     }
     for kind in [ArgKind::Max, ArgKind::Min] {
         add("argreduce 3x1000", ArgReduce { kind, axis: 1 }.into(), &[real(DType::F32, &[3, 1000])]);
+        add("argreduce 2x5001x2", ArgReduce { kind, axis: 1 }.into(), &[real(DType::BF16, &[2, 5001, 2])]);
     }
     for (d, kind) in
         [(DType::F32, ReduceKind::Sum), (DType::BF16, ReduceKind::Sum), (DType::F64, ReduceKind::Max)]

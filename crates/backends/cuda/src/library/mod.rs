@@ -9,6 +9,7 @@ mod convolution;
 mod cumulative;
 mod dynamic_slice;
 mod gather;
+pub(crate) mod gemv;
 pub(crate) mod matmul;
 mod max_pool;
 mod order;

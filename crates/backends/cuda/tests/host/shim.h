@@ -80,6 +80,7 @@ static unsigned __ballot_sync(unsigned, bool vote) {
   return votes;
 }
 static int __popc(unsigned x) { return __builtin_popcount(x); }
+static void __syncwarp() {}
 static int __ffs(int x) { return __builtin_ffs(x); }
 static float __uint_as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); return x; }
 static double __longlong_as_double(long long bits) { double x; memcpy(&x, &bits, 8); return x; }

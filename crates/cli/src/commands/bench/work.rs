@@ -1,0 +1,140 @@
+//! What `onestep bench` times: known models with random inputs.
+
+use super::super::CommandError;
+use super::super::args::{Bench, BenchArgs};
+use super::super::models::{
+    GPT2, cnn_graph, cnn_training_flops, gpt_graph, gpt_training_flops, llama_writer, mlp_graph,
+};
+use onestep::ir::{ArrayError, random};
+use onestep::nn::{Gpt, Llama};
+use onestep::prelude::*;
+
+/// A program, what it is fed at each call, and what a call costs.
+pub struct Work {
+    pub name: &'static str,
+    pub batch: usize,
+    pub source: Source,
+    pub inputs: Vec<Array>,
+    pub cost: Cost,
+}
+
+/// What a program is made from.
+pub enum Source {
+    /// A training step, which gives a loss.
+    Step(Box<TrainingStep>),
+    /// A graph that continues a text by itself, a token a call, up to the model's context.
+    Writer(Graph, usize),
+}
+
+/// What bounds the time of a call.
+#[derive(Clone, Copy)]
+pub enum Cost {
+    /// FLOPs of the products.
+    Flops(f64),
+    /// Bytes of the weights that are read.
+    Weights(f64),
+}
+
+impl Source {
+    /// The whole program as one graph.
+    pub fn graph(self) -> Result<Graph, Error> {
+        match self {
+            Source::Step(step) => step.graph(),
+            Source::Writer(graph, _) => Ok(graph),
+        }
+    }
+
+    /// The program, compiled, with the calls after which its text is full.
+    pub fn compile(self, device: &Device) -> Result<(Program, Option<usize>), Error> {
+        match self {
+            Source::Step(step) => Ok((step.compile(device)?.into_program(), None)),
+            Source::Writer(graph, context) => Ok((compile(&graph, device)?, Some(context))),
+        }
+    }
+}
+
+impl Work {
+    /// The work of the arguments.
+    pub fn of(args: &BenchArgs) -> Result<Work, CommandError> {
+        let batch = |default: u64| args.batch.unwrap_or(default) as usize;
+        match args.model {
+            Bench::Mlp => {
+                let batch = batch(128);
+                let step = TrainingStep::new(mlp_graph(784, 256, 10, batch)?).optimizer(Adam::new(1e-3));
+                let (a, b) = (2.0 * (batch * 784 * 256) as f64, 2.0 * (batch * 256 * 10) as f64);
+                classifier("mlp", batch, 2.0 * a + 3.0 * b, step)
+            }
+            Bench::Cnn => {
+                let batch = batch(64);
+                let rule = Sgd::new(0.01).momentum(0.9);
+                let step = TrainingStep::new(cnn_graph(28, batch)?).optimizer(rule);
+                classifier("cnn", batch, cnn_training_flops(28, batch), step)
+            }
+            Bench::GptMini => {
+                let rule = AdamW::new(3e-4).weight_decay(0.01);
+                gpt("gpt-mini", &Gpt::MINI, batch(8), rule, Precision::F32)
+            }
+            Bench::Gpt2 => {
+                let rule = AdamW::new(3e-4).betas(0.9, 0.95).weight_decay(0.1);
+                gpt("gpt2-124m", &GPT2, batch(16), rule, Precision::Bf16)
+            }
+            Bench::Decode1b => match args.batch {
+                None | Some(1) => writer("decode-1b", &Llama::TINY_1_1B),
+                Some(n) => {
+                    Err(CommandError::Usage(format!("decode-1b writes one text, not {n}; leave --batch out")))
+                }
+            },
+        }
+    }
+}
+
+/// Deterministic numbers for inputs: 24 bits of a Philox stream.
+fn numbers(n: usize, stream: &str) -> impl Iterator<Item = f64> {
+    let stream = random::stream_id(stream);
+    (0..n).map(move |i| random::unit(random::draw([0, 0], stream, 0, i as u64)))
+}
+
+fn integers(shape: &[usize], below: usize, stream: &str) -> Result<Array, ArrayError> {
+    let n = shape.iter().product();
+    Array::new(shape, &numbers(n, stream).map(|u| (u * below as f64) as i32).collect::<Vec<_>>())
+}
+
+/// A classifier's training step on random images of 28×28 pixels.
+fn classifier(
+    name: &'static str,
+    batch: usize,
+    flops: f64,
+    step: TrainingStep,
+) -> Result<Work, CommandError> {
+    let x: Vec<f32> = numbers(batch * 784, "x").map(|u| (u * 2.0 - 1.0) as f32).collect();
+    let inputs = vec![Array::new(&[batch, 784], &x)?, integers(&[batch], 10, "y")?];
+    Ok(Work { name, batch, source: Source::Step(Box::new(step)), inputs, cost: Cost::Flops(flops) })
+}
+
+/// A GPT's training step on random tokens.
+fn gpt(
+    name: &'static str,
+    gpt: &Gpt,
+    batch: usize,
+    rule: AdamW,
+    precision: Precision,
+) -> Result<Work, CommandError> {
+    let step = TrainingStep::new(gpt_graph(gpt, batch)?).optimizer(rule).precision(precision);
+    let ids = |stream| integers(&[batch, gpt.context], gpt.vocab, stream);
+    let inputs = vec![ids("x")?, ids("y")?];
+    let cost = Cost::Flops(gpt_training_flops(gpt, batch * gpt.context));
+    Ok(Work { name, batch, source: Source::Step(Box::new(step)), inputs, cost })
+}
+
+/// A model that writes a text. Of the embeddings a call reads one row, unless the head has them too.
+fn writer(name: &'static str, model: &Llama) -> Result<Work, CommandError> {
+    let graph = llama_writer(model, Precision::Bf16)?;
+    let read =
+        |s: &&onestep::ir::StatePort| s.role == Role::Parameter && (model.tied || &*s.name != "tok.weight");
+    let bytes = graph.states.iter().filter(read).map(|s| {
+        let ty = graph.ty(s.value);
+        ty.numel() * ty.dtype.size()
+    });
+    let cost = Cost::Weights(bytes.sum::<usize>() as f64);
+    Ok(Work { name, batch: 1, source: Source::Writer(graph, model.context), inputs: vec![], cost })
+}
