@@ -33,6 +33,11 @@ impl Target for CudaTarget {
         library::simt::takes_epilogue(matmul, epilogue)
     }
 
+    /// A part of the cache.
+    fn spare_bytes(&self) -> usize {
+        8 << 20
+    }
+
     /// Addresses that a warp reads together begin at multiples of this.
     fn alignment(&self) -> usize {
         256

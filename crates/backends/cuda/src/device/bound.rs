@@ -201,7 +201,7 @@ impl CudaBound {
                     let lost = || CudaError::Driver { call: "cuBLASLt", message: "not prepared".into() };
                     let (blas, prepared) = blas.ok_or_else(lost)?;
                     let addresses = [p.lhs.0, p.rhs.0, p.out].map(|a| self.address(a, lane));
-                    // SAFETY: as above; products stay in order with each other, so one at a time uses the workspace.
+                    // SAFETY: as above; products keep their order, so that one at a time uses the workspace.
                     unsafe { blas.launch(prepared, addresses, self.areas.workspace, stream) }?;
                 }
                 Step::Copy { from, to, bytes } => {
