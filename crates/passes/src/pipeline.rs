@@ -118,7 +118,11 @@ pub fn compile(graph: &Graph, target: &dyn Target, options: &Options) -> Result<
         }
     }
     let sites = sites.into_inner();
-    let plan_options = PlanOptions { alignment: target.alignment(), ..options.plan };
+    let plan_options = PlanOptions {
+        alignment: target.alignment(),
+        spare: options.plan.spare.max(target.spare_bytes()),
+        ..options.plan
+    };
     let lower = if options.fuse { fuse::fuse } else { fuse::unfused };
     let mut schedule = lower(&g, target, &plan_options)?;
     keep("fuse", &|| schedule.to_string());

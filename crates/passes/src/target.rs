@@ -41,4 +41,10 @@ pub trait Target {
     fn alignment(&self) -> usize {
         64
     }
+
+    /// Buffers of at most so many bytes in all get storage of their own: a backend that runs kernels side by side then has
+    /// no more order to keep than their values demand.
+    fn spare_bytes(&self) -> usize {
+        0
+    }
 }

@@ -9,6 +9,9 @@ use std::collections::{BTreeSet, HashMap};
 
 /// The most branches.
 const MOST_BRANCHES: usize = 4;
+/// Blocks that a large device runs at a time, one on each processor, and those that fill it.
+const WAVE: usize = 132;
+const WIDE: usize = 2 * WAVE;
 
 /// A range of memory that a kernel reads or writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,8 +45,15 @@ impl Use {
 pub struct Unit {
     /// What it uses.
     pub uses: Vec<Use>,
+    /// Blocks of its largest launch.
+    pub blocks: usize,
+}
+
+impl Unit {
     /// Whether it fills the device by itself.
-    pub wide: bool,
+    fn wide(&self) -> bool {
+        self.blocks > WIDE
+    }
 }
 
 /// The kernels dealt out to branches. Those of a branch run one after the other.
@@ -99,7 +109,7 @@ fn dependencies(units: &[Unit]) -> Vec<Vec<usize>> {
     let (mut all, mut ancestors): (Vec<Vec<usize>>, Vec<Set>) = (vec![], vec![]);
     for (n, unit) in units.iter().enumerate() {
         let mut before: BTreeSet<usize> = BTreeSet::new();
-        if unit.wide {
+        if unit.wide() {
             before.extend(wide.replace(n));
         }
         for u in &unit.uses {
@@ -121,27 +131,40 @@ fn dependencies(units: &[Unit]) -> Vec<Vec<usize>> {
     all
 }
 
+/// By kernel: which of those that come next after it has the longest chain below, in waves, and so goes on where it ends.
+fn heirs(units: &[Unit], dependencies: &[Vec<usize>]) -> Vec<Option<usize>> {
+    let mut below = vec![0; units.len()];
+    let mut heirs: Vec<Option<usize>> = vec![None; units.len()];
+    for (n, before) in dependencies.iter().enumerate().rev() {
+        let chain = below[n] + WAVE + units[n].blocks;
+        for &d in before {
+            if chain >= below[d] {
+                (below[d], heirs[d]) = (chain, Some(n));
+            }
+        }
+    }
+    heirs
+}
+
 /// Deals kernels out to branches.
 pub(crate) fn deal(units: &[Unit]) -> Branches {
     let dependencies = dependencies(units);
-    // By kernel: how many that have no branch yet come next after it.
-    let mut waiting = vec![0; units.len()];
-    dependencies.iter().flatten().for_each(|&d| waiting[d] += 1);
+    let heirs = heirs(units, &dependencies);
     let mut branches = Branches::default();
     // The last kernel of each branch.
     let mut tails: Vec<usize> = vec![];
     let mut ancestors: Vec<Set> = vec![];
     for (n, before) in dependencies.iter().enumerate() {
-        before.iter().for_each(|&d| waiting[d] -= 1);
-        let (_, above) = last(&before.iter().copied().collect(), &ancestors);
-        // Behind a kernel that it waits for, if possible one that no other kernel waits for; or where all has ended.
-        let behind = (0..tails.len()).filter(|&b| before.contains(&tails[b]));
-        let behind = behind.min_by_key(|&b| (waiting[tails[b]], std::cmp::Reverse(tails[b])));
-        let free = || (0..tails.len()).find(|&b| above.contains(tails[b]));
-        let new = (tails.len() < MOST_BRANCHES).then_some(tails.len());
-        let longest = || (0..tails.len()).min_by_key(|&b| tails[b]);
-        let branch = behind.or_else(free).or(new).or_else(longest).unwrap_or(0);
         let mut before: BTreeSet<usize> = before.iter().copied().collect();
+        let (_, above) = last(&before, &ancestors);
+        // Where it is the heir; or where all has ended; or on a new branch; or behind what began longest ago.
+        let number = 0..tails.len();
+        let inherited = number.clone().filter(|&b| heirs[tails[b]] == Some(n)).max_by_key(|&b| tails[b]);
+        let left = |t: usize| above.contains(t) && heirs[t].is_none_or(|heir| heir < n);
+        let free = || number.clone().find(|&b| left(tails[b]));
+        let new = (tails.len() < MOST_BRANCHES).then_some(tails.len());
+        let longest = || number.clone().min_by_key(|&b| tails[b]);
+        let branch = inherited.or_else(free).or(new).or_else(longest).unwrap_or(0);
         match tails.get_mut(branch) {
             Some(tail) => _ = before.insert(std::mem::replace(tail, n)),
             None => tails.push(n),
@@ -159,14 +182,14 @@ pub(crate) fn deal(units: &[Unit]) -> Branches {
 mod tests {
     use super::*;
 
-    fn unit(reads: &[usize], writes: &[usize], wide: bool) -> Unit {
+    fn unit(reads: &[usize], writes: &[usize], blocks: usize) -> Unit {
         let of = |writes: bool| move |&n: &usize| Use { space: Space::Arena, start: n, end: n + 1, writes };
-        Unit { uses: reads.iter().map(of(false)).chain(writes.iter().map(of(true))).collect(), wide }
+        Unit { uses: reads.iter().map(of(false)).chain(writes.iter().map(of(true))).collect(), blocks }
     }
 
     #[test]
     fn a_chain_is_one_branch() {
-        let units: Vec<Unit> = (0..5).map(|n| unit(&[n], &[n + 1], false)).collect();
+        let units: Vec<Unit> = (0..5).map(|n| unit(&[n], &[n + 1], 1)).collect();
         let b = deal(&units);
         assert_eq!((b.count, b.of), (1, vec![0; 5]));
         assert!(b.waits.iter().all(Vec::is_empty));
@@ -175,27 +198,31 @@ mod tests {
     #[test]
     fn what_is_apart_runs_beside_and_meets_again() {
         // 0 feeds 1 and 2; 3 needs both.
-        let units = [
-            unit(&[], &[0], false),
-            unit(&[0], &[1], false),
-            unit(&[0], &[2], false),
-            unit(&[1, 2], &[3], false),
-        ];
+        let units = [unit(&[], &[0], 1), unit(&[0], &[1], 1), unit(&[0], &[2], 1), unit(&[1, 2], &[3], 1)];
         let b = deal(&units);
         assert_eq!((b.count, b.of), (2, vec![0, 0, 1, 1]));
         assert_eq!(b.waits, [vec![], vec![], vec![0], vec![1]]);
     }
 
+    /// The longer way stays on the branch, so that what is beside it waits and not the other way round.
+    #[test]
+    fn the_longest_chain_goes_on() {
+        let units = [unit(&[], &[0], 1), unit(&[0], &[1], 1), unit(&[0], &[2], 1), unit(&[2], &[3], 1)];
+        let b = deal(&units);
+        assert_eq!(b.of, [0, 1, 0, 0]);
+        assert_eq!(b.waits, [vec![], vec![0], vec![], vec![]]);
+    }
+
     /// A kernel that writes over what another one reads comes after it, though no value passes between them.
     #[test]
     fn memory_that_is_used_again_keeps_the_order() {
-        let units = [unit(&[], &[0], false), unit(&[0], &[1], false), unit(&[], &[0], false)];
+        let units = [unit(&[], &[0], 1), unit(&[0], &[1], 1), unit(&[], &[0], 1)];
         assert_eq!(dependencies(&units), [vec![], vec![0], vec![1]]);
     }
 
     #[test]
     fn what_fills_the_device_stays_in_order() {
-        let units = [unit(&[], &[0], true), unit(&[], &[1], true), unit(&[], &[2], false)];
+        let units = [unit(&[], &[0], 1000), unit(&[], &[1], 1000), unit(&[], &[2], 1)];
         let b = deal(&units);
         assert_eq!(b.of, [0, 0, 1]);
     }

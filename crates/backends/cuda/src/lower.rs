@@ -58,8 +58,8 @@ pub fn lower_offline(schedule: &Schedule, plan: &Plan) -> Result<Code, CudaError
     lower(schedule, plan, &|p| p.dtype != DType::F64)
 }
 
-/// Blocks from which a launch fills the device.
-const WIDE: u32 = 264;
+/// Rows and columns that a block of the vendor's library takes of a product, about.
+const TILE: usize = 128;
 
 /// The kernels, and the copies of new state as one more, with the memory that they use. `groups` are the numbers of kernels
 /// that share launches, in order; the first of each has the launch, and so uses what the others do.
@@ -72,7 +72,11 @@ fn units(schedule: &Schedule, code: &Code, groups: &[usize]) -> Vec<Unit> {
     for kernel in &schedule.kernels {
         let (reads, writes) = (kernel.reads(), kernel.writes());
         let uses = reads.iter().map(|b| of(b, false)).chain(writes.iter().map(|b| of(b, true)));
-        units.push(Unit { uses: uses.collect(), wide: false });
+        units.push(Unit { uses: uses.collect(), blocks: 0 });
+    }
+    let commits = units.len();
+    if code.steps.last().is_some_and(|(at, _)| *at == commits) {
+        units.push(Unit::default());
     }
     let mut first = 0;
     for &count in groups {
@@ -80,12 +84,16 @@ fn units(schedule: &Schedule, code: &Code, groups: &[usize]) -> Vec<Unit> {
         units[first].uses = shared;
         first += count;
     }
-    units.push(Unit::default());
-    let commits = schedule.kernels.len();
     for (at, step) in &code.steps {
         match step {
-            Step::Launch { grid, .. } => units[*at].wide |= *grid > WIDE,
-            Step::Product(_) => units[*at].wide = true,
+            Step::Launch { grid, .. } => units[*at].blocks = units[*at].blocks.max(*grid as usize),
+            Step::Product(p) => {
+                let [batch, rows, columns, _] = p.sizes;
+                let tiles = batch * rows.div_ceil(TILE) * columns.div_ceil(TILE);
+                units[*at].blocks = units[*at].blocks.max(tiles);
+                // Products share the library's workspace.
+                units[*at].uses.push(Use { space: Space::Scratch, start: 0, end: 1, writes: true });
+            }
             Step::Copy { from, to, bytes } if *at == commits => {
                 let range = |a: &Address, writes| Use {
                     space: a.space,

@@ -40,6 +40,11 @@ impl Target for CudaTarget {
         operations + 8 * functions <= 48
     }
 
+    /// A part of the cache.
+    fn spare_bytes(&self) -> usize {
+        8 << 20
+    }
+
     /// Addresses that a warp reads together begin at multiples of this.
     fn alignment(&self) -> usize {
         256
@@ -74,6 +79,10 @@ impl Target for OtherTarget {
 
     fn recomputes(&self, operations: usize, functions: usize, loaded: usize, own: usize) -> bool {
         CudaTarget.recomputes(operations, functions, loaded, own)
+    }
+
+    fn spare_bytes(&self) -> usize {
+        CudaTarget.spare_bytes()
     }
 
     fn alignment(&self) -> usize {

@@ -224,16 +224,17 @@ fn small_products_are_not_the_vendors() {
     }
 }
 
-/// What is done to each element of a small product is part of its launch; a sum over its columns is not.
+/// What is done to each element of a small product is part of its launch, and to each row if that is short; a sum over columns
+/// is not.
 #[test]
-fn small_products_take_the_work_on_their_elements() {
-    for (sum, launches) in [(false, 1), (true, 2)] {
+fn small_products_take_the_work_on_their_elements_and_rows() {
+    for (columns, sum, launches) in [(40, None, 1), (12, Some(1), 1), (40, Some(1), 2), (12, Some(0), 2)] {
         let g = GraphBuilder::new("product");
-        let x = g.input("x", DType::F32, [32, 64]);
-        let w = g.parameter("w", &[16, 64], Init::ZEROS);
-        let b = g.parameter("b", &[16], Init::ZEROS);
+        let x = g.input("x", DType::F32, [36, 64]);
+        let w = g.parameter("w", &[columns, 64], Init::ZEROS);
+        let b = g.parameter("b", &[columns], Init::ZEROS);
         let y = (x.matmul_t(w, false, true) + b).relu();
-        g.output("y", if sum { y.sum(&[1]) } else { y });
+        g.output("y", sum.map_or(y, |axis| y.sum(&[axis])));
         let c = compiled(&g.build().unwrap());
         let code = lower(&c.schedule, &c.plan, &|_| false).unwrap();
         assert_eq!(code.steps.len(), launches, "{}", c.schedule);

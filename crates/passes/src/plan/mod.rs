@@ -41,6 +41,8 @@ pub struct Life {
 pub struct PlanOptions {
     /// Let buffers share storage. Without it every buffer has its own: for tests.
     pub reuse: bool,
+    /// The same where all buffers of the arena together have at most so many bytes.
+    pub spare: usize,
     /// A state that cannot be updated in place is an error.
     pub strict: bool,
     /// Alignment in bytes.
@@ -49,7 +51,7 @@ pub struct PlanOptions {
 
 impl Default for PlanOptions {
     fn default() -> Self {
-        PlanOptions { reuse: true, strict: false, alignment: 64 }
+        PlanOptions { reuse: true, spare: 0, strict: false, alignment: 64 }
     }
 }
 
@@ -134,7 +136,10 @@ pub fn plan(schedule: &Schedule, options: &PlanOptions) -> Result<Plan, CompileE
     }
     // Buffers of the arena: groups that share storage.
     let mut groups = pack::Groups::new(schedule.buffers.len());
-    if options.reuse {
+    let apart =
+        groups.items(schedule, &places, &p.lives, options.alignment).iter().map(|i| i.bytes).sum::<usize>();
+    let reuse = options.reuse && apart > options.spare;
+    if reuse {
         for (at, k) in schedule.kernels.iter().enumerate() {
             for b in k.writes().into_iter().filter(|b| places[b.index()].is_none()) {
                 let candidate = alias::candidates(k, b).into_iter().find(|a| {
@@ -153,7 +158,7 @@ pub fn plan(schedule: &Schedule, options: &PlanOptions) -> Result<Plan, CompileE
     }
     let items = groups.items(schedule, &places, &p.lives, options.alignment);
     p.live_bytes = pack::most_live(&items, end + 1);
-    let offsets = if options.reuse { pack::pack(&items, p.live_bytes) } else { pack::apart(&items) };
+    let offsets = if reuse { pack::pack(&items, p.live_bytes) } else { pack::apart(&items) };
     p.arena_bytes = items.iter().zip(&offsets).map(|(i, o)| o + i.bytes).max().unwrap_or(0);
     for (item, offset) in items.iter().zip(&offsets) {
         for b in &item.buffers {

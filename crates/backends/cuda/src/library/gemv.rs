@@ -6,7 +6,7 @@
 use super::{Context, Launches};
 use crate::code::{Address, Launch, MAKE_WAY, NAME, Product, THREADS, WAIT};
 use crate::error::CudaError;
-use crate::render::{Point, point, prelude, scalar};
+use crate::render::{Epilogue, point, prelude, scalar};
 use onestep_ir::DType;
 use onestep_passes::schedule::{BufferId, LoopKernel, MatmulKernel};
 use std::fmt::Write;
@@ -127,7 +127,7 @@ pub(crate) fn compile(
     let dtype_of = |b: BufferId| context.schedule.buffer(b).dtype;
     let point = match epilogue {
         Some(e) => point(e, out, &dtype_of)?,
-        None => Point::default(),
+        None => Epilogue::default(),
     };
     let buffers = point.buffers.iter().map(|b| context.homes[b.index()]).collect();
     Ok(render(std::slice::from_ref(p), &point, buffers, fixed).into())
@@ -135,11 +135,11 @@ pub(crate) fn compile(
 
 /// The launch of products that may run side by side, one at least. `fixed`: no kernel of the program writes their matrices.
 pub(crate) fn launch(group: &[Product], fixed: bool) -> Launch {
-    render(group, &Point::default(), vec![], fixed)
+    render(group, &Epilogue::default(), vec![], fixed)
 }
 
 /// The launch of products, after each element of which the work of `point` is done, over these buffers.
-fn render(group: &[Product], point: &Point, buffers: Vec<Address>, fixed: bool) -> Launch {
+fn render(group: &[Product], point: &Epilogue, buffers: Vec<Address>, fixed: bool) -> Launch {
     let (dtype, result) = (group[0].dtype, group[0].result);
     let (mut calls, mut blocks, mut shared) = (String::new(), 0, 0);
     let mut parameters = vec![];
@@ -161,7 +161,7 @@ fn render(group: &[Product], point: &Point, buffers: Vec<Address>, fixed: bool) 
     }
     parameters.extend(point.parameters.iter().map(|(dtype, name)| format!("{dtype}* {name}")));
     let (make_way, wait) = if fixed { (MAKE_WAY, WAIT) } else { ("", "") };
-    let (index, work) = (point.index, &point.text);
+    let (index, work) = (point.index, &point.point);
     let held = match work.is_empty() {
         true => String::new(),
         false => format!("    const float x = {};\n", scalar::from_storage(result, "stored")),

@@ -1,5 +1,5 @@
-//! Small `f32` products, which the vendor's library has no fast kernel for: `simt.cuh`, with the sizes as constants and an
-//! elementwise loop kernel as epilogue.
+//! Small `f32` products, which the vendor's library has no fast kernel for: `simt.cuh`, with the sizes as constants and a loop
+//! kernel as epilogue, on each element or on each row.
 //!
 //! Which products, the tiles and the order of every sum follow from the sizes and strides alone. The epilogue starts from the
 //! product as it is stored, so that the bits do not tell whether it was fused.
@@ -7,7 +7,7 @@
 use super::{Context, Launches};
 use crate::code::{Launch, NAME, Product, THREADS};
 use crate::error::CudaError;
-use crate::render::{Point, point, prelude};
+use crate::render::{self, Epilogue, prelude};
 use onestep_ir::DType;
 use onestep_passes::schedule::{BufferId, LoopKernel, MatmulKernel};
 use std::fmt::Write;
@@ -56,11 +56,24 @@ pub(crate) fn takes(p: &Product) -> bool {
     p.dtype == DType::F32 && p.result == DType::F32 && fits(p.sizes, strides([&p.lhs.1, &p.rhs.1]))
 }
 
-/// Whether it takes the loop kernel as its epilogue: the work on each element alone.
+/// Whether it takes the loop kernel as its epilogue.
 pub(crate) fn takes_epilogue(m: &MatmulKernel, epilogue: &LoopKernel) -> bool {
     let (batch, rows, columns, depth) = m.sizes();
+    let sizes = [batch, rows, columns, depth];
+    fits(sizes, strides([&m.lhs.strides, &m.rhs.strides]))
+        && (elementwise(epilogue) || by_rows(sizes, epilogue))
+}
+
+/// Whether an epilogue is the work on each element alone.
+fn elementwise(epilogue: &LoopKernel) -> bool {
     epilogue.parallel == epilogue.extents.len()
-        && fits([batch, rows, columns, depth], strides([&m.lhs.strides, &m.rhs.strides]))
+}
+
+/// Whether the blocks of the product have whole rows, those that blocks of the epilogue by itself would take.
+fn by_rows(sizes: [usize; 4], epilogue: &LoopKernel) -> bool {
+    let [batch, rows, columns, _] = sizes;
+    let [high, wide] = shape(sizes).tile;
+    columns <= wide && (batch == 1 || rows % high == 0) && render::rows_per_block(epilogue) == Some(high)
 }
 
 /// A factor as the text describes it.
@@ -108,10 +121,11 @@ impl Factor {
     }
 }
 
-/// The largest tiles of which there are enough, or the smallest.
+/// The largest tiles of which there are enough, or the smallest, but of whole rows if those are short.
 fn shape([batch, rows, columns, _]: [usize; 4]) -> Shape {
     let tiles = |s: &&Shape| batch * rows.div_ceil(s.tile[0]) * columns.div_ceil(s.tile[1]);
-    *SHAPES.iter().find(|s| tiles(s) >= ENOUGH).unwrap_or(&SHAPES[SHAPES.len() - 1])
+    let least = if columns <= 8 || columns > 16 { SHAPES.len() - 1 } else { SHAPES.len() - 2 };
+    *SHAPES.iter().find(|s| tiles(s) >= ENOUGH).unwrap_or(&SHAPES[least])
 }
 
 /// The product with its epilogue. `out` is the product's buffer.
@@ -134,34 +148,37 @@ pub(crate) fn compile(
     let shared = 4 * sums.max(left.shared(slab) + right.shared(slab));
 
     let dtype_of = |b: BufferId| context.schedule.buffer(b).dtype;
-    let point = match epilogue {
-        Some(e) => point(e, out, &dtype_of)?,
-        None => Point::default(),
+    let epilogue = match epilogue {
+        Some(e) if elementwise(e) => render::point(e, out, &dtype_of)?,
+        Some(e) => render::rows(e, out, &dtype_of)?,
+        None => Epilogue::default(),
     };
     let mut parameters = "const float* lhs, const float* rhs, float* out".to_string();
-    for (dtype, name) in &point.parameters {
+    for (dtype, name) in &epilogue.parameters {
         let _ = write!(parameters, ", {dtype}* {name}");
     }
-    let index = point.index;
+    let index = epilogue.index;
     let source = format!(
-        "constexpr int THREADS = {THREADS}, DEPTH = {depth}, SLAB = {slab};\n{}{}{}{}\
+        "constexpr int THREADS = {THREADS}, DEPTH = {depth}, SLAB = {slab};\n{}{}{}{}{}\
          extern \"C\" __global__ void __launch_bounds__({THREADS}) {NAME}({parameters}) {{\n\
          \x20 const int j = (int)blockIdx.x % {wide} * {}, i = (int)blockIdx.x / {wide} % {high} * {}, b = (int)blockIdx.x / {};\n\
          \x20 product(lhs + (long long)b * {}, rhs + (long long)b * {}, i, j, [&](int i, int j, float x) {{\n\
-         \x20   const {index} i0 = b * {rows} + i, i1 = j;\n    out[i0 * {columns} + i1] = x;\n{}  }});\n}}\n",
+         \x20   const {index} i0 = b * {rows} + i, i1 = j;\n    out[i0 * {columns} + i1] = x;\n{}  }});\n{}}}\n",
         left.text("Left"),
         right.text("Right"),
-        prelude::of(&point.text),
+        prelude::of(&(epilogue.functions.clone() + &epilogue.point)),
         include_str!("simt.cuh"),
+        epilogue.functions,
         right.tile,
         left.tile,
         wide * high,
         left.batch,
         right.batch,
-        point.text,
+        epilogue.point,
+        epilogue.end,
     );
     let mut arguments = vec![p.lhs.0, p.rhs.0, p.out];
-    arguments.extend(point.buffers.iter().map(|b| context.homes[b.index()]));
+    arguments.extend(epilogue.buffers.iter().map(|b| context.homes[b.index()]));
     let launch =
         Launch { source, grid: batch * high * wide, threads: THREADS, shared_bytes: shared, arguments };
     Ok(launch.into())

@@ -12,19 +12,19 @@
 mod check;
 mod domain;
 mod emit;
+mod epilogue;
 mod expression;
 mod group;
 mod parts;
-mod point;
 mod points;
 pub(crate) mod prelude;
 mod reduce;
 pub(crate) mod scalar;
 pub(crate) mod split;
 
+pub(crate) use epilogue::{Epilogue, point, rows, rows_per_block};
 pub use group::{BLOCK, Cut, Form};
 pub use parts::{Part, Parts, render_parts};
-pub(crate) use point::{Point, point};
 
 use onestep_ir::DType;
 use onestep_passes::schedule::{BufferId, LoopKernel};

@@ -61,7 +61,7 @@ impl Calls {
         let out = self.program.run(&mut self.state, &self.inputs)?;
         match self.text {
             None => out.loss().map(Some),
-            Some(_) => out.get("next").map(|_| None),
+            Some(_) => out.array("next").map(|_| None),
         }
     }
 

@@ -1,0 +1,99 @@
+//! Loop kernels as epilogues of other kernels: one without reduced axes at a point whose value of a buffer is at hand, or one
+//! that goes over rows, for the rows that the same block has just stored.
+
+use super::emit::Writer;
+use super::group::{self, Cut, Form};
+use super::parts::{Part, numbered};
+use super::{Buffers, RenderError, check, domain, function, scalar};
+use onestep_ir::DType;
+use onestep_passes::schedule::{BufferId, LoopKernel};
+
+/// An epilogue as text. It names no buffer: it is the same for equal kernels over others.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Epilogue {
+    /// What the statements call.
+    pub functions: String,
+    /// Statements for a point whose indices are `i0`, `i1`, ….
+    pub point: String,
+    /// The type that these indices need.
+    pub index: &'static str,
+    /// Statements for when all threads of the block are done with its points.
+    pub end: String,
+    /// The elements' type and the name of each pointer that the text uses.
+    pub parameters: Vec<(&'static str, BufferId)>,
+    /// The buffers that they point to.
+    pub buffers: Vec<BufferId>,
+}
+
+impl Default for Epilogue {
+    /// No work.
+    fn default() -> Epilogue {
+        let none = String::new;
+        let (functions, point, end) = (none(), none(), none());
+        Epilogue { functions, point, index: "int", end, parameters: vec![], buffers: vec![] }
+    }
+}
+
+impl Epilogue {
+    /// Pointers to buffers, but for one that the text does not name.
+    fn pointers(
+        self,
+        buffers: Vec<BufferId>,
+        but: BufferId,
+        dtype_of: &dyn Fn(BufferId) -> DType,
+    ) -> Epilogue {
+        let named = buffers.into_iter().enumerate().filter(|(_, b)| *b != but);
+        let pointer = |(n, b)| ((scalar::storage(dtype_of(b)), BufferId(n as u32)), b);
+        let (parameters, buffers) = named.map(pointer).unzip();
+        Epilogue { parameters, buffers, ..self }
+    }
+}
+
+/// The epilogue of a kernel without reduced axes, where the variable `x` is what stands in `held`, which the kernel loads at its
+/// own points only.
+pub(crate) fn point(
+    kernel: &LoopKernel,
+    held: BufferId,
+    dtype_of: &dyn Fn(BufferId) -> DType,
+) -> Result<Epilogue, RenderError> {
+    check::kernel(kernel, dtype_of)?;
+    let wide = domain::needs_64_bits(kernel)?;
+    let (kernel, buffers) = numbered(kernel);
+    let place = buffers.iter().position(|b| *b == held);
+    let dtype = |b: BufferId| dtype_of(buffers[b.index()]);
+    let at_any_place = Buffers { dtype: &dtype, aligned: &|_| 1 };
+    let mut writer = Writer::new(&kernel, (Form::Thread, Cut::Whole), wide, at_any_place);
+    writer.held = place.map(|n| BufferId(n as u32));
+    writer.point();
+    let (index, point) = (writer.index, writer.text);
+    let epilogue = Epilogue { index, point, ..Epilogue::default() };
+    Ok(epilogue.pointers(buffers, held, dtype_of))
+}
+
+/// How many rows of a kernel a block takes at a time, if it needs no shared memory for that.
+pub(crate) fn rows_per_block(kernel: &LoopKernel) -> Option<usize> {
+    let (_, form) = group::arrange_rows(kernel.collapsed(false), Cut::Whole);
+    (!form.shares()).then(|| form.rows_per_block())
+}
+
+/// The epilogue of a kernel over rows, where each block has stored as many rows of `held` as [`rows_per_block`] says, at the
+/// pointer `out`.
+pub(crate) fn rows(
+    kernel: &LoopKernel,
+    held: BufferId,
+    dtype_of: &dyn Fn(BufferId) -> DType,
+) -> Result<Epilogue, RenderError> {
+    let (kernel, buffers) = numbered(kernel);
+    let dtype = |b: BufferId| dtype_of(buffers[b.index()]);
+    let at_any_place = Buffers { dtype: &dtype, aligned: &|_| 1 };
+    let part = function(&Part::from(kernel), at_any_place, "rows", true)?;
+    let name = |b: &BufferId| match buffers[b.index()] == held {
+        true => "out".to_string(),
+        false => b.to_string(),
+    };
+    let arguments: Vec<String> = part.parameters.iter().map(name).collect();
+    let end =
+        format!("  __syncthreads();\n  rows((int)blockIdx.x, (int)gridDim.x, {});\n", arguments.join(", "));
+    let epilogue = Epilogue { functions: part.source, end, ..Epilogue::default() };
+    Ok(epilogue.pointers(buffers, held, dtype_of))
+}
