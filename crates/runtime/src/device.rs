@@ -116,7 +116,7 @@ impl Device {
         match &self.kind {
             Kind::Cpu(_) => &CpuTarget,
             #[cfg(feature = "cuda")]
-            Kind::Cuda(_) => &CudaTarget,
+            Kind::Cuda(device) => CudaTarget::of(device.architecture()),
         }
     }
 }

@@ -5,7 +5,7 @@ use onestep_ir::{DType, Op, Type};
 use onestep_passes::Target;
 use onestep_passes::schedule::{LoopKernel, MatmulKernel};
 
-/// The description of an NVIDIA GPU.
+/// The description of an NVIDIA GPU of the Hopper generation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CudaTarget;
 
@@ -38,5 +38,41 @@ impl Target for CudaTarget {
     /// Addresses that a warp reads together begin at multiples of this.
     fn alignment(&self) -> usize {
         256
+    }
+}
+
+impl CudaTarget {
+    /// The description of a GPU of this architecture, such as `sm_90a`.
+    pub fn of(architecture: &str) -> &'static dyn Target {
+        if architecture == "sm_90a" { &CudaTarget } else { &OtherTarget }
+    }
+}
+
+/// The description of a GPU without Hopper's products of a warpgroup: attention is taken apart there.
+struct OtherTarget;
+
+impl Target for OtherTarget {
+    fn name(&self) -> &'static str {
+        CudaTarget.name()
+    }
+
+    fn accepts(&self, op: &Op, operands: &[Type]) -> bool {
+        CudaTarget.accepts(op, operands) && !matches!(op, Op::Attention(_) | Op::AttentionGrad(_))
+    }
+
+    fn takes_strided(&self, op: &Op, operand: usize) -> bool {
+        CudaTarget.takes_strided(op, operand)
+    }
+
+    fn computes_in(&self, dtype: DType) -> bool {
+        CudaTarget.computes_in(dtype)
+    }
+
+    fn takes_epilogue(&self, matmul: &MatmulKernel, epilogue: &LoopKernel) -> bool {
+        CudaTarget.takes_epilogue(matmul, epilogue)
+    }
+
+    fn alignment(&self) -> usize {
+        CudaTarget.alignment()
     }
 }
