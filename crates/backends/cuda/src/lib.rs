@@ -18,4 +18,4 @@ mod target;
 
 pub use areas::Areas;
 pub use error::CudaError;
-pub use target::{CudaTarget, OtherTarget};
+pub use target::CudaTarget;

@@ -51,10 +51,16 @@ impl Target for CudaTarget {
     }
 }
 
-/// The description of any other one, of compute capability 8.0 at least: it lacks the products of a warpgroup that the attention
-/// kernels are made of, so attention is taken apart.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct OtherTarget;
+impl CudaTarget {
+    /// The description of a GPU of this architecture, such as `sm_90a`.
+    pub fn of(architecture: &str) -> &'static dyn Target {
+        if architecture == "sm_90a" { &CudaTarget } else { &OtherTarget }
+    }
+}
+
+/// The description of any other one, of compute capability 8.0 at least: it lacks Hopper's products of a warpgroup, so attention is
+/// taken apart there.
+struct OtherTarget;
 
 impl Target for OtherTarget {
     fn name(&self) -> &'static str {
@@ -62,7 +68,7 @@ impl Target for OtherTarget {
     }
 
     fn accepts(&self, op: &Op, operands: &[Type]) -> bool {
-        !matches!(op, Op::Attention(_) | Op::AttentionGrad(_)) && CudaTarget.accepts(op, operands)
+        CudaTarget.accepts(op, operands) && !matches!(op, Op::Attention(_) | Op::AttentionGrad(_))
     }
 
     fn takes_strided(&self, op: &Op, operand: usize) -> bool {

@@ -3,8 +3,8 @@
 use onestep_cuda::code::{Code, MOST_STEPS, Space, Step};
 use onestep_cuda::lower::lower;
 use onestep_cuda::{CudaError, CudaTarget};
-use onestep_ir::ops::{Attention, AttentionGrad, AttentionLayout};
-use onestep_ir::{DType, Graph, GraphBuilder, Init, Op, Role, ScanOptions};
+use onestep_ir::ops::{Attention, AttentionGrad, AttentionLayout, Matmul};
+use onestep_ir::{DType, Graph, GraphBuilder, Init, Op, Role, ScanOptions, Shape, Type};
 use onestep_optim::{AdamW, Params, StepOptions, Storage, training_step};
 use onestep_passes::Target;
 use onestep_passes::pipeline::{Compiled, Options, compile};
@@ -137,6 +137,20 @@ fn attention_in_16_bits_is_three_launches() {
         code.steps.len() > 3 && code.scratch_bytes + code.arena_bytes > 4 * 8 * 3 * 512 * 512,
         "decomposed"
     );
+}
+
+/// Its kernels are written with instructions of one architecture.
+#[test]
+fn attention_is_taken_apart_where_there_are_no_products_of_a_warpgroup() {
+    let of = |shape: &[usize]| Type::new(DType::BF16, Shape::fixed(shape));
+    let attention: Op = Attention::new(AttentionLayout::Bthd, 0.125).into();
+    let operands = [of(&[1, 8, 2, 64]), of(&[1, 8, 2, 64]), of(&[1, 8, 2, 64])];
+    let matmul: Op = Matmul { transpose_a: false, transpose_b: false, dtype: DType::BF16 }.into();
+    for (architecture, accepted) in [("sm_80", false), ("sm_90a", true), ("sm_100a", false)] {
+        let target = CudaTarget::of(architecture);
+        assert_eq!(target.accepts(&attention, &operands), accepted, "{architecture}");
+        assert!(target.accepts(&matmul, &[of(&[8, 8]), of(&[8, 8])]), "{architecture}");
+    }
 }
 
 /// A query over many keys: they are shared among blocks, whose parts a second launch adds.

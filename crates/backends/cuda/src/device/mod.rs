@@ -15,7 +15,7 @@ pub use memory::Memory;
 pub use program::CudaProgram;
 pub use tune::Tuned;
 
-use crate::{CudaError, CudaTarget, OtherTarget};
+use crate::{CudaError, CudaTarget};
 use blas::Blas;
 use cudarc::driver::{CudaContext, CudaStream, sys};
 use cudarc::{cublaslt, nvrtc};
@@ -118,7 +118,7 @@ impl CudaDevice {
 
     /// What it takes, for the passes.
     pub fn target(&self) -> &'static dyn Target {
-        if self.architecture == "sm_90a" { &CudaTarget } else { &OtherTarget }
+        CudaTarget::of(&self.architecture)
     }
 
     /// Its architecture, such as `sm_90a`.

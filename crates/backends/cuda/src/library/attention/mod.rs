@@ -9,7 +9,7 @@
 //! mask is wanted or a head is larger than [`MOST_SIZE`].
 //!
 //! The kernels are the `.cu` files beside this one. Their text begins with the sizes and distances of the case
-//! ([`Problem::text`]), the instructions ([`device.cuh`](wgmma)), and what they share (`tile.cuh`, `scores.cuh`).
+//! ([`Problem::text`]), the instructions (`device.cuh`, [`wgmma`]), and what they share (`tile.cuh`, `scores.cuh`).
 
 mod backward;
 mod forward;
@@ -101,7 +101,7 @@ impl<'a> Problem<'a> {
         self.heads / self.kv_heads.max(1)
     }
 
-    /// The head size of the larger kind, as panels of 64 columns hold it.
+    /// The head sizes of keys and of values, filled up to panels of 64 columns.
     fn panels(&self) -> [usize; 2] {
         [self.size, self.values].map(|n| n.div_ceil(64) * 64)
     }
