@@ -16,13 +16,13 @@ use std::sync::{Arc, LazyLock};
 /// [`crate::exceptions`].
 pub fn all() -> Vec<&'static dyn Runtime> {
     static CPU: Compiled = Compiled { name: "cpu", device: LazyLock::new(|| said(Device::cpu_with(1))) };
-    let mut known: Vec<&'static dyn Runtime> = vec![&Interpreter, &Rewritten, &CPU];
+    let known: Vec<&'static dyn Runtime> = vec![&Interpreter, &Rewritten, &CPU];
     let Some(asked) = std::env::var_os("ONESTEP_SUITE") else { return known };
     #[cfg(feature = "cuda")]
-    {
+    let known = {
         static CUDA: Compiled = Compiled { name: "cuda", device: LazyLock::new(|| said(Device::cuda())) };
-        known.push(&CUDA);
-    }
+        [&known[..], &[&CUDA]].concat()
+    };
     let asked = asked.to_string_lossy().into_owned();
     let named = |name: &str| {
         let found = known.iter().find(|r| r.name() == name).copied();
