@@ -21,7 +21,7 @@ pub fn all() -> Vec<&'static dyn Runtime> {
     #[cfg(feature = "cuda")]
     let known = {
         static CUDA: Compiled = Compiled { name: "cuda", device: LazyLock::new(|| said(Device::cuda())) };
-        [known, vec![&CUDA]].concat()
+        [&known[..], &[&CUDA]].concat()
     };
     let asked = asked.to_string_lossy().into_owned();
     let named = |name: &str| {

@@ -16,14 +16,16 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Relative and absolute tolerance of a run.
-fn tolerance(rule: &str, dtype: DType, first_recording: bool) -> (f64, f64) {
+fn tolerance(runtime: &str, rule: &str, dtype: DType, first_recording: bool) -> (f64, f64) {
     match (rule, dtype) {
         // Iterated in bf16, where another order of a sum may round to the other side: without bf16 the error is ten times this.
         ("muon", _) if first_recording => (5e-4, 5e-4),
         // PyTorch keeps the scalars of these in f32, whatever the parameter is; the second recording has them in f64.
         ("nadam" | "asgd", DType::F64) if first_recording => (3e-8, 3e-8),
         // In f64 the formulas differ from the recorded ones only in rounding.
-        (_, DType::F64) => (1e-13, 1e-15),
+        (_, DType::F64) if ["interpreter", "rewritten"].contains(&runtime) => (1e-13, 1e-15),
+        // A device adds in another order.
+        (_, DType::F64) => (1e-12, 1e-14),
         // In f32 rounding errors add up over 300 steps: a few units in the last place of the largest values met.
         _ => (1e-6, 1e-6),
     }
@@ -166,20 +168,33 @@ struct Recording<'a> {
     first: bool,
 }
 
+/// Whether a runtime has no kernel for a run: the CPU multiplies 16-bit floats as f32, and has no product of f32 in f64, which
+/// Muon's iteration in bf16 asks for where the parameters are f64.
+fn lacks_kernel(runtime: &dyn Runtime, rule: &str, dtype: DType, first_recording: bool) -> bool {
+    runtime.name() == "cpu" && rule == "muon" && dtype == DType::F64 && first_recording
+}
+
 /// Compares every recorded tensor of a run; how many there are, and its rule.
 fn compare(runtime: &dyn Runtime, of: &Recording<'_>, run: &str) -> Result<(usize, String), String> {
     let Recording { given, recorded, first } = of;
     let facts = &recorded.runs[run];
     let name = facts["rule"].as_str().unwrap();
     let dtype = if facts["dtype"] == "float64" { DType::F64 } else { DType::F32 };
-    let (relative, absolute) = tolerance(name, dtype, *first);
+    let (relative, absolute) = tolerance(runtime.name(), name, dtype, *first);
     let rule = rule(name, &facts["options"], *first);
     let shapes: [(&str, &[usize]); 2] = [("w", &[7, 5]), ("b", &[5])];
     let only_w = !recorded.tensors.contains_key(&format!("{run}/b@1"));
     let shapes = if only_w { &shapes[..1] } else { &shapes };
     let rows = (name == "sparse_adam").then(|| recorded.tensors["sparse/rows"].to_f64());
     let graph = given_gradients(dtype, shapes, &*rule, &StepOptions::default());
-    let mut session = runtime.open(&graph)?;
+    let opened = runtime.open(&graph);
+    if lacks_kernel(runtime, name, dtype, *first) {
+        let why = opened.err().ok_or("there is a kernel now: compare")?;
+        assert!(why.contains("has no kernel for matmul"), "{why}");
+        let own = recorded.tensors.keys().filter(|k| k.starts_with(&format!("{run}/")) && k.contains('@'));
+        return Ok((own.count(), name.to_string()));
+    }
+    let mut session = opened?;
     for (param, _) in shapes {
         set(&mut *session, param, &given.tensors[&format!("init/{param}")].to_f64())?;
     }
