@@ -183,7 +183,7 @@ pub fn steps(seeds: std::ops::Range<u64>) -> Vec<Case> {
         let params: Vec<String> = graph.states.iter().map(|s| s.name.to_string()).collect();
         let rule = (RULES[seed as usize % RULES.len()].with_lr)(0.01);
         let clip = (seed % 5 < 3).then_some(Clip::GlobalNorm(1.0));
-        let storage = if seed % 3 == 0 { Storage::Bf16 } else { Storage::Exact };
+        let storage = if seed.is_multiple_of(3) { Storage::Bf16 } else { Storage::Exact };
         let unused = UnusedParameter::Zero;
         let options =
             StepOptions { clip, unused, parameters: storage, slots: storage, ..StepOptions::default() };
