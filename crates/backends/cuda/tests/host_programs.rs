@@ -73,6 +73,15 @@ fn random_training_steps() {
 }
 
 #[test]
+fn a_gated_layer_of_few_rows() {
+    let cases = [1, 5].map(cases::gated);
+    for case in &cases {
+        assert_eq!(lowered(case).steps.len(), 3, "two products, the work on them, and one with its own");
+    }
+    check(&cases);
+}
+
+#[test]
 fn a_classifier_learns_in_a_few_launches() {
     let case = cases::classifier(4, 16);
     let code = lowered(&case);

@@ -9,7 +9,7 @@ use onestep_ir::interp::{self, Mode};
 use onestep_ir::testing::{
     RandomOptions, Rng, difference, graph_of, operand_values, random_graph, random_inputs, random_state,
 };
-use onestep_ir::{Array, DType, Dense, Graph, GraphBuilder, Init, Op};
+use onestep_ir::{Array, DType, Dense, Graph, GraphBuilder, Init, Op, Role};
 use onestep_optim::rules::RULES;
 use onestep_optim::{Clip, Params, StepOptions, Storage, UnusedParameter, training_step};
 use onestep_passes::CompileError;
@@ -357,6 +357,31 @@ pub fn steps(seeds: std::ops::Range<u64>) -> Vec<Case> {
     seeds.filter_map(one).collect()
 }
 
+/// A gated layer in bf16 on few rows, and the sum around it: products side by side, and one that takes the work on its
+/// elements along.
+pub fn gated(rows: usize) -> Case {
+    let g = GraphBuilder::new("gated");
+    let x = g.input("x", DType::BF16, [rows, 264]);
+    let init = Init::Uniform { low: -0.06, high: 0.06 };
+    let w = |name: &str, n: usize, k: usize| g.state(name, Role::Parameter, DType::BF16, &[n, k], init);
+    let [gate, up] = ["gate", "up"].map(|name| x.matmul_t(w(name, 520, 264), false, true));
+    let down = (gate.silu() * up).matmul_t(w("down", 264, 520), false, true);
+    g.output("y", down + x);
+    let graph = g.build().expect("the graph is well formed");
+    let (inputs, state) = (random_inputs(&graph, 3), first_values(&graph));
+    Case::new(format!("gated layer of {rows} rows"), &graph, inputs, state, 0.02)
+        .expect("every op has a kernel")
+}
+
+/// The first values of a graph's state.
+fn first_values(graph: &Graph) -> BTreeMap<Arc<str>, Array> {
+    let first = |s: &onestep_ir::StatePort| {
+        let ty = graph.ty(s.value);
+        (s.name.clone(), s.init.array(ty.dtype, &ty.sizes(), 1, &s.name).expect("sizes agree"))
+    };
+    graph.states.iter().map(first).collect()
+}
+
 /// A classifier's training step by Adam: 784 pixels, `hidden` units, 10 classes.
 pub fn classifier(batch: usize, hidden: usize) -> Case {
     let g = GraphBuilder::new("mlp");
@@ -380,11 +405,7 @@ pub fn classifier(batch: usize, hidden: usize) -> Case {
     let labels: Vec<i32> = (0..batch as i32).map(|i| i * 7 % 10).collect();
     let mut inputs = random_inputs(&step.graph, 3);
     inputs[1] = Array::new(&[batch], &labels).expect("sizes agree");
-    let first = |s: &onestep_ir::StatePort| {
-        let ty = step.graph.ty(s.value);
-        (s.name.clone(), s.init.array(ty.dtype, &ty.sizes(), 1, &s.name).expect("sizes agree"))
-    };
-    let state = step.graph.states.iter().map(first).collect();
+    let state = first_values(&step.graph);
     Case::new(format!("classifier 784-{hidden}-10, batch {batch}"), &step.graph, inputs, state, 1e-3)
         .expect("every op has a kernel")
 }

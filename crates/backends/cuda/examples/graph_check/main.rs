@@ -86,6 +86,7 @@ fn others(quick: bool) -> Vec<Case> {
     println!("ops that are refused: {}", refused.join(", "));
     let mut all = vec![cases::classifier(32, 256), cases::classifier(128, 256)];
     all.extend(cases::large());
+    all.extend([1, 5].map(cases::gated));
     if quick {
         all.extend(samples.into_iter().step_by(7));
         all.extend(cases::random(0..6));
