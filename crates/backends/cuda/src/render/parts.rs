@@ -23,12 +23,12 @@ pub struct Parts {
     pub parameters: Vec<BufferId>,
 }
 
-/// Renders `kernels`, which have blocks of one size, as the CUDA function `name`. The text names no buffer: it is the same for equal kernels over others.
+/// Renders `kernels` as the CUDA function `name`. The text names no buffer: it is the same for equal kernels over others.
 pub fn render_parts(kernels: &[LoopKernel], buffers: Buffers<'_>, name: &str) -> Result<Parts, RenderError> {
     let mut parameters: Vec<BufferId> = vec![];
     let (mut functions, mut calls) = (String::new(), String::new());
     let mut known: HashMap<String, usize> = HashMap::new();
-    let (mut grid, mut threads, mut shared_bytes) = (0, BLOCK as u32, 0);
+    let (mut grid, mut shared_bytes) = (0, 0);
     for kernel in kernels {
         let (own, names) = numbered(kernel);
         let numbered = Buffers {
@@ -55,7 +55,6 @@ pub fn render_parts(kernels: &[LoopKernel], buffers: Buffers<'_>, name: &str) ->
             .collect();
         let (first, blocks) = (grid, part.grid[0]);
         grid += blocks;
-        threads = part.block[0];
         shared_bytes = shared_bytes.max(part.shared_bytes);
         let _ = writeln!(
             calls,
@@ -69,7 +68,7 @@ pub fn render_parts(kernels: &[LoopKernel], buffers: Buffers<'_>, name: &str) ->
         .map(|(i, b)| format!("{}* p{i}", scalar::storage((buffers.dtype)(*b))))
         .collect();
     let source = format!(
-        "{}{functions}extern \"C\" __global__ void __launch_bounds__({threads}) {name}({}) {{\n  const int block = (int)blockIdx.x;\n{calls}}}\n",
+        "{}{functions}extern \"C\" __global__ void __launch_bounds__({BLOCK}) {name}({}) {{\n  const int block = (int)blockIdx.x;\n{calls}}}\n",
         prelude::of(&functions),
         list.join(", ")
     );
