@@ -7,7 +7,7 @@ use crate::code::{Address, Code, Launch, NAME, Product, Space, Step, THREADS};
 use crate::error::CudaError;
 use crate::library::{self, Context};
 use crate::render::split::split;
-use crate::render::{ALIGNED, Buffers, render_parts};
+use crate::render::{ALIGNED, Buffers, Part, render_parts};
 use onestep_ir::DType;
 use onestep_passes::plan::{Place, Plan};
 use onestep_passes::schedule::{
@@ -132,7 +132,7 @@ impl Lowering<'_> {
         let (mut first, mut second, mut scratch) = (vec![], vec![], 0usize);
         for part in parts {
             let Some(cut) = split(part, homes.len() as u32) else {
-                first.push(part.clone());
+                first.push(Part::from(part.clone()));
                 continue;
             };
             for (dtype, elements) in cut.between {
@@ -141,7 +141,7 @@ impl Lowering<'_> {
                 scratch = (scratch + elements * dtype.size()).next_multiple_of(256);
             }
             first.push(cut.pieces);
-            second.push(cut.rest);
+            second.push(Part::from(cut.rest));
         }
         self.code.scratch_bytes = self.code.scratch_bytes.max(scratch);
         self.grouped(&first, &homes, &dtypes, out)?;
@@ -151,7 +151,7 @@ impl Lowering<'_> {
     /// Loop kernels as one launch, unless they have too many buffers for one.
     fn grouped(
         &mut self,
-        parts: &[LoopKernel],
+        parts: &[Part],
         homes: &[Address],
         dtypes: &[DType],
         out: &mut Vec<Step>,
@@ -161,8 +161,8 @@ impl Lowering<'_> {
         while start < parts.len() {
             let mut buffers = BTreeSet::new();
             let mut end = start;
-            while let Some(part) = parts.get(end) {
-                buffers.extend(part.reads().into_iter().chain(part.writes()));
+            while let Some(Part { kernel, .. }) = parts.get(end) {
+                buffers.extend(kernel.reads().into_iter().chain(kernel.writes()));
                 if buffers.len() > MOST_PARAMETERS && end > start {
                     break;
                 }

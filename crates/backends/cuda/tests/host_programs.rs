@@ -14,7 +14,7 @@ use cases::Case;
 use instructions::on_host;
 use onestep_cuda::code::{Address, Code, Space, Step};
 use onestep_cuda::lower::lower;
-use onestep_ir::Array;
+use onestep_ir::{Array, DType};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -31,6 +31,27 @@ fn samples_of_the_op_table() {
 #[test]
 fn library_kernels_of_every_size() {
     check(&cases::large());
+}
+
+/// A reduction has the same bits down columns and along rows, in one kernel and cut into pieces, and whatever is stored on the way.
+#[test]
+fn cut_reductions_have_the_bits_of_whole_ones() {
+    let cases: Vec<Case> = [(DType::F32, 2100, 9), (DType::BF16, 2304, 40), (DType::F32, 16_500, 3)]
+        .map(|(d, rows, columns)| cases::columns(d, rows, columns))
+        .into();
+    for case in &cases {
+        assert!(lowered(case).scratch_bytes > 0, "{} is not cut", case.name);
+    }
+    for (case, got) in cases.iter().zip(check(&cases)) {
+        let bits = |n: usize| got[n].bytes().to_vec();
+        assert_eq!(bits(0), bits(1), "{}", case.name);
+        assert_eq!(bits(3), bits(4), "{}", case.name);
+    }
+}
+
+#[test]
+fn guards_of_gradients() {
+    check(&[cases::finite(&[50_000, 17_001, 16_385, 768])]);
 }
 
 #[test]
@@ -58,10 +79,11 @@ fn lowered(case: &Case) -> Code {
         .unwrap_or_else(|e| panic!("{}: {e}", case.name))
 }
 
-fn check(cases: &[Case]) {
+/// Runs the cases and holds them to the interpreter; their results, none where there is no compiler.
+fn check(cases: &[Case]) -> Vec<Vec<Array>> {
     if Command::new("g++").arg("--version").stdout(Stdio::null()).status().is_err() {
         eprintln!("skipped: there is no g++");
-        return;
+        return vec![];
     }
     let codes: Vec<Code> = cases.iter().map(lowered).collect();
     let folder = tempfile::tempdir().unwrap();
@@ -93,7 +115,7 @@ fn check(cases: &[Case]) {
     feeding.join().unwrap().unwrap();
     assert!(child.wait().unwrap().success());
 
-    let mut at = 0;
+    let (mut at, mut all) = (0, vec![]);
     for case in cases {
         let s = &case.compiled.schedule;
         let outputs = s.outputs[..case.outputs()].iter().map(|(_, b)| s.buffer(*b));
@@ -107,8 +129,10 @@ fn check(cases: &[Case]) {
             .collect();
         let error = case.error(&got);
         assert!(error <= case.tolerance, "{}: error {error:e}\n{got:?}\n{:?}\n{s}", case.name, case.wants);
+        all.push(got);
     }
     assert_eq!(at, results.len());
+    all
 }
 
 /// All kernels, each once, and a function for each program.

@@ -108,9 +108,9 @@ fn forms() {
     let form = |n, columns| rendered(&cases::reductions(F32, 40, n, columns)).unwrap().form;
     assert_eq!(form(8, true), Form::Thread);
     assert_eq!(form(9, false), Form::Warp);
-    assert_eq!(form(9, true), Form::Columns { lanes: 32 });
+    assert_eq!(form(9, true), Form::Columns { lanes: 32, columns: 8 });
     assert_eq!(form(1025, false), Form::Block);
-    assert_eq!(form(1025, true), Form::Columns { lanes: 256 });
+    assert_eq!(form(1025, true), Form::Columns { lanes: 256, columns: 8 });
 }
 
 #[test]

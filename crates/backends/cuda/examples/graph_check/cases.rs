@@ -160,6 +160,142 @@ pub fn large() -> Vec<Case> {
     let ids = Dense::from_ints(DType::I32, &[90], (0..90).map(|i| i * i % 7).collect());
     let (table, rows) = (real(DType::F32, &[7, 300]), real(DType::F32, &[90, 300]));
     add("scatter_add 7x300", ScatterAdd { axis: 0 }.into(), &[table, ids, rows]);
+    cases.extend(ordered());
+    cases
+}
+
+/// What goes through an order of many items: sorts of rows of every size, and scatters into many rows.
+fn ordered() -> Vec<Case> {
+    use onestep_ir::ops::*;
+    let mut rng = Rng::new(6);
+    let mut drawn = |d: DType, shape: &[usize], range| {
+        rng.dense(&onestep_ir::Type::new(d, onestep_ir::Shape::fixed(shape)), range)
+    };
+    let (few, real) = (onestep_ir::op::Range::Int(-40, 40), onestep_ir::op::Range::Real(-1.0, 1.0));
+    let mut cases = vec![];
+    let mut add = |name: &str, op: Op, values: &[Dense]| {
+        cases.push(of_op(name.into(), &op, values).expect("every op has a kernel"));
+    };
+    // Several rows in a block, a block for a row, and runs that are merged once and twice.
+    for (d, shape) in [
+        (DType::F32, [40, 100, 3]),
+        (DType::BF16, [2, 2048, 1]),
+        (DType::F64, [2, 5000, 2]),
+        (DType::I64, [1, 3000, 2]),
+        (DType::I8, [1, 33_000, 1]),
+        (DType::F32, [2, 40_000, 1]),
+    ] {
+        for descending in [false, true] {
+            let op = Sort { axis: 1, descending };
+            add(&format!("sort {shape:?} {d} {descending}"), op.into(), &[drawn(d, &shape, few)]);
+        }
+    }
+    // All indices equal, and few of many; columns that fill no tile; a base that is or is not overwritten.
+    for (d, outer, rows, count, inner, spread) in [
+        (DType::F32, 1, 4100, 2100, 70, 4100),
+        (DType::BF16, 1, 4200, 2048, 33, 50),
+        (DType::F32, 2, 5000, 2500, 3, 1),
+        (DType::I32, 1, 9000, 1000, 64, 9000),
+    ] {
+        let at = |i: usize| ((i * 7919 + i * i) % spread + rows - spread) as i64;
+        let ids = Dense::from_ints(DType::I32, &[count], (0..count).map(at).collect());
+        let range = if d.is_float() { real } else { few };
+        let (base, updates) =
+            (drawn(d, &[outer, rows, inner], range), drawn(d, &[outer, count, inner], range));
+        let name = format!("scatter_add {outer}x{rows}x{inner} {d} of {count}, {spread} rows");
+        add(&name, ScatterAdd { axis: 1 }.into(), &[base, ids, updates]);
+    }
+    for (rows, count, inner) in [(300, 700, 2), (5, 256, 1), (4000, 2500, 1)] {
+        let at = |i: usize| ((i * 31 + i * i) % rows) as i64;
+        let ids = Dense::from_ints(DType::I64, &[2, count, inner], (0..2 * count * inner).map(at).collect());
+        let (base, updates) =
+            (drawn(DType::F32, &[2, rows, inner], real), drawn(DType::F32, &[2, count, inner], real));
+        let name = format!("scatter_add_along {rows} of {count}x{inner}");
+        add(&name, ScatterAddAlong { axis: 1 }.into(), &[base, ids, updates]);
+    }
+    cases
+}
+
+/// A sum down the columns of `x`, and of `xt`, which is `x` transposed, along its rows; the same of what is stored too.
+pub fn columns(d: DType, rows: usize, columns: usize) -> Case {
+    let g = GraphBuilder::new("columns");
+    let (x, xt) = (g.input("x", d, [rows, columns]), g.input("xt", d, [columns, rows]));
+    g.output("down", x.sum(&[0]));
+    g.output("along", xt.sum(&[1]));
+    let kept = xt * xt;
+    g.output("kept", kept);
+    g.output("along_kept", kept.sum(&[1]));
+    g.output("down_unkept", (x * x).sum(&[0]));
+    let graph = g.build().expect("the graph is well formed");
+    let mut inputs = random_inputs(&graph, 7);
+    let numbers = inputs[0].to_f64();
+    let turned: Vec<f64> = (0..rows * columns).map(|i| numbers[i % rows * columns + i / rows]).collect();
+    inputs[1] = Array::from_f64(d, &[columns, rows], &turned).expect("sizes agree");
+    Case::new(format!("columns {rows}x{columns} {d}"), &graph, inputs, BTreeMap::new(), tolerance(&graph))
+        .expect("every op has a kernel")
+}
+
+/// What a guard does with gradients of many sizes: each is cast and kept, and all must be finite.
+pub fn finite(sizes: &[usize]) -> Case {
+    let g = GraphBuilder::new("finite");
+    let mut finite: Option<onestep_ir::Tensor<'_>> = None;
+    for (i, &n) in sizes.iter().enumerate() {
+        let x = g.input(&format!("x{i}"), DType::BF16, [n]).cast(DType::F32);
+        g.output(&format!("y{i}"), x);
+        let own = x.is_finite().all();
+        finite = Some(finite.map_or(own, |all| own.and(all)));
+    }
+    finite.into_iter().for_each(|all| g.output("finite", all));
+    let graph = g.build().expect("the graph is well formed");
+    let inputs = random_inputs(&graph, 9);
+    Case::new(format!("finite {sizes:?}"), &graph, inputs, BTreeMap::new(), 0.0)
+        .expect("every op has a kernel")
+}
+
+/// The reductions, scatters and sorts of a large language model's step, at its sizes: for a device.
+pub fn realistic() -> Vec<Case> {
+    use onestep_ir::ops::*;
+    let mut rng = Rng::new(8);
+    let mut drawn = |d: DType, shape: &[usize]| {
+        rng.dense(
+            &onestep_ir::Type::new(d, onestep_ir::Shape::fixed(shape)),
+            onestep_ir::op::Range::Real(-1.0, 1.0),
+        )
+    };
+    let mut cases = vec![
+        columns(DType::F32, 16_384, 768),
+        columns(DType::BF16, 16_384, 2304),
+        columns(DType::F32, 4097, 771),
+        columns(DType::F32, 20_001, 300),
+        finite(&[38_633_472, 2_359_296, 1_769_472, 589_824, 786_432, 768, 40_001]),
+    ];
+    let mut add = |name: &str, op: Op, values: &[Dense]| {
+        cases.push(of_op(name.into(), &op, values).expect("every op has a kernel"));
+    };
+    let sum = Reduce { kind: ReduceKind::Sum, axes: vec![0] };
+    add("sum of 40 million", sum.clone().into(), &[drawn(DType::F32, &[40_000_000])]);
+    add("sums of 16", sum.into(), &[drawn(DType::F32, &[16, 786_432])]);
+    let at: [(&str, usize, fn(usize) -> usize); 4] = [
+        ("any", 768, |i| i * 7919 % 50_304),
+        ("few", 768, |i| (i * i) % 1000),
+        ("in order", 100, |i| i * 3),
+        ("equal", 100, |_| 17),
+    ];
+    for (name, n, at) in at {
+        let ids = Dense::from_ints(DType::I32, &[16_384], (0..16_384).map(|i| at(i) as i64).collect());
+        let (base, updates) = (drawn(DType::F32, &[50_304, n]), drawn(DType::F32, &[16_384, n]));
+        add(&format!("scatter_add, {name}"), ScatterAdd { axis: 0 }.into(), &[base, ids, updates]);
+    }
+    for (shape, axis) in [([16, 8192], 1), ([2, 200_000], 1), ([3000, 100], 0)] {
+        let op = Sort { axis, descending: false };
+        add(&format!("sort {shape:?}"), op.into(), &[drawn(DType::F32, &shape)]);
+    }
+    for shape in [[1, 50_257], [4096, 1000], [64, 50_257]] {
+        let op = ArgReduce { kind: ArgKind::Max, axis: 1 };
+        add(&format!("argmax {shape:?}"), op.into(), &[drawn(DType::F32, &shape)]);
+    }
+    let op = Cumulative { kind: ReduceKind::Sum, axis: 1, exclusive: false, reverse: false };
+    add("cumsum [1, 50257]", op.into(), &[drawn(DType::F32, &[1, 50_257])]);
     cases
 }
 

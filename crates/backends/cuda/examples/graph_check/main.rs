@@ -4,6 +4,7 @@
 //! cargo run --release -p onestep-cuda --features device --example graph_check            # everything
 //! cargo run --release -p onestep-cuda --features device --example graph_check -- quick   # a subset, for compute-sanitizer
 //! cargo run --release -p onestep-cuda --features device --example graph_check -- time    # timings alone
+//! cargo run --release -p onestep-cuda --features device --example graph_check -- sizes   # a large model's sizes, with timings
 //! ```
 //!
 //! Exits with 0 when every program agrees, 1 when one does not, 2 when there is no device.
@@ -33,7 +34,7 @@ fn main() -> ExitCode {
     };
     println!("{device:?}");
     let mut failures = 0;
-    if !word("time") {
+    if !word("time") && !word("sizes") {
         let start = Instant::now();
         let (samples, refused) = cases::samples();
         println!("ops that are refused: {}", refused.join(", "));
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
             all.extend(cases::random(0..6));
             all.extend(cases::steps(0..6));
         } else {
+            all.extend(cases::realistic());
             all.extend(samples);
             all.extend(cases::random(0..150));
             all.extend(cases::steps(0..90));
@@ -56,7 +58,18 @@ fn main() -> ExitCode {
             failures += failed;
         }
     }
-    if !word("quick") {
+    if word("sizes") {
+        let all = cases::realistic();
+        failures += check_all(&device, &all, true);
+        println!("{} programs at the sizes of a large model, {failures} failures", all.len());
+        for case in &all {
+            if let Err(e) = time(&device, case, true) {
+                println!("FAILED {}: {e}", case.name);
+                failures += 1;
+            }
+        }
+    }
+    if !word("quick") && !word("sizes") {
         for case in [cases::classifier(32, 256), cases::classifier(128, 256)] {
             for vendor in [true, false] {
                 if let Err(e) = time(&device, &case, vendor) {

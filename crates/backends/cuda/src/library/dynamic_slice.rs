@@ -30,7 +30,7 @@ pub(super) fn update(d: &DynamicUpdateSlice, k: &Operands<'_>) -> Launches {
         "    const long long start = (long long)p2[0];\n    const bool fits = start >= 0 && start <= {};\n",
         axis - size
     );
-    let in_place = k.view(0).is_dense() && k.context.of(k.view(0)) == k.context.result(k.kernel.results[0]);
+    let in_place = k.in_place(0);
     if in_place && count == 0 {
         return Launches::default();
     }

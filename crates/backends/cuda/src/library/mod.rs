@@ -10,6 +10,7 @@ mod dynamic_slice;
 mod gather;
 pub(crate) mod matmul;
 mod max_pool;
+mod order;
 mod scatter;
 mod sort;
 mod text;
@@ -142,13 +143,13 @@ pub(crate) fn compile(kernel: &LibraryKernel, context: &Context<'_>) -> Result<L
     match &kernel.op {
         Op::Gather(g) => Ok(gather::rows(g, &k).into()),
         Op::GatherAlong(g) => Ok(gather::along(g, &k).into()),
-        Op::ScatterAdd(s) => Ok(scatter::rows(s, &k).into()),
-        Op::ScatterAddAlong(s) => Ok(scatter::along(s, &k).into()),
+        Op::ScatterAdd(s) => Ok(scatter::rows(s, &k)),
+        Op::ScatterAddAlong(s) => Ok(scatter::along(s, &k)),
         Op::DynamicSlice(d) => Ok(dynamic_slice::slice(d, &k).into()),
         Op::DynamicUpdateSlice(d) => Ok(dynamic_slice::update(d, &k)),
-        Op::ArgReduce(a) => Ok(arg_reduce::compile(a, &k).into()),
+        Op::ArgReduce(a) => Ok(arg_reduce::compile(a, &k)),
         Op::Cumulative(c) => Ok(cumulative::compile(c, &k).into()),
-        Op::Sort(s) => Ok(sort::compile(s, &k).into()),
+        Op::Sort(s) => Ok(sort::compile(s, &k)),
         Op::MaxPool(m) => Ok(max_pool::compile(m, &k).into()),
         Op::Convolution(c) => Ok(convolution::forward(c, &k)),
         Op::ConvolutionInputGrad(c) => Ok(convolution::input_grad(c, &k)),
@@ -178,6 +179,11 @@ impl Operands<'_> {
     /// The sizes of operand `n`.
     pub fn sizes(&self, n: usize) -> &[usize] {
         &self.kernel.operands[n].shape
+    }
+    /// Whether the first result takes the place of operand `n`.
+    pub fn in_place(&self, n: usize) -> bool {
+        let view = self.view(n);
+        view.is_dense() && self.context.of(view) == self.context.result(self.kernel.results[0])
     }
     /// All operands, then all results, as parameters of a launch.
     pub fn arguments(&self) -> Vec<Address> {

@@ -1,25 +1,119 @@
-//! `scatter_add` and `scatter_add_along`: each element of the result looks for what is added to it, in the order of the
-//! indices. So equal indices need no atomics, and the result is the op's own sum, with one rounding for 16-bit floats.
+//! `scatter_add` and `scatter_add_along`: what is added to an element is added in the order of the indices. So equal indices need
+//! no atomics, and the result is the op's own sum, with one rounding for 16-bit floats.
 //!
-//! The cost is a look at every index for each row of the result: of `rows · indices` comparisons, a warp makes 32 at a time. An
-//! embedding of 50,000 rows and 8,192 indices takes some tenths of a millisecond.
+//! Few rows look at every index: a warp at 32 of them at a time. For many the indices are brought into [`order`](super::order)
+//! first; then the updates of a row stand together, and the first of them adds them all. Rows without an update keep what the
+//! result holds already: the base, in whose place it is or which is copied.
 
-use super::Operands;
+use super::order::{Order, item};
 use super::text::{elementwise, largest, launch, load, place, store};
+use super::{Launches, Operands};
 use crate::code::{Launch, THREADS};
 use crate::render::scalar;
+use onestep_ir::DType;
 use onestep_ir::ops::{ReduceKind, ScatterAdd, ScatterAddAlong};
 use onestep_ir::shape::around;
 
-/// Columns of a row that a lane keeps in registers, at most.
-const COLUMNS: usize = 8;
 const WARP: usize = 32;
+/// Columns of a row that a lane keeps in registers, at most, where the row looks at every index.
+const COLUMNS: usize = 8;
+/// The same where the indices are in order, and how many updates are under way at a time.
+const ORDERED_COLUMNS: usize = 2;
+const BATCH: usize = 16;
+/// Updates that are looked at together even if there are fewer.
+const FEW: usize = 4;
+/// Rows times indices from which it is faster to order the indices.
+const MANY_LOOKS: usize = 1 << 23;
+/// Indices of an element, likewise, where each row of elements has its own.
+const MANY_ALONG: usize = 256;
 
-/// Adds whole slices: a warp takes up to 256 columns of a row.
-pub(super) fn rows(s: &ScatterAdd, k: &Operands<'_>) -> Launch {
-    let d = k.dtype(0);
+/// Adds whole slices.
+pub(super) fn rows(s: &ScatterAdd, k: &Operands<'_>) -> Launches {
     let (outer, axis, inner) = around(k.sizes(0), s.axis);
+    let sizes = [outer, axis, inner];
     let count: usize = k.sizes(1).iter().product();
+    let looks = outer * axis * inner.div_ceil(WARP * COLUMNS) * count;
+    if looks < MANY_LOOKS || !fits(axis, count) {
+        return look_rows(k, sizes, count).into();
+    }
+    let order =
+        Order { rows: 1, length: count, bits: 32, key: key(axis, &place(k.view(1), "a")), take: None };
+    let each = inner.div_ceil(WARP).min(ORDERED_COLUMNS);
+    let tiles = inner.div_ceil(WARP * each);
+    let constants = format!(
+        "  constexpr word tiles = {tiles};\n  constexpr int warp = {WARP}, each = {each}, batch = {BATCH}, few = {FEW};\n"
+    );
+    let add = constants + include_str!("scatter/add_rows.cu");
+    ordered(k, &order, sizes, &add, outer * count * tiles * WARP)
+}
+
+/// Adds one element per index.
+pub(super) fn along(s: &ScatterAddAlong, k: &Operands<'_>) -> Launches {
+    let (outer, axis, inner) = around(k.sizes(0), s.axis);
+    let sizes = [outer, axis, inner];
+    let count = k.sizes(1)[s.axis];
+    if count < MANY_ALONG || !fits(axis, count) {
+        return look_along(k, sizes, count).into();
+    }
+    let from = format!("(row / {inner} * {count} + a) * {inner} + row % {inner}");
+    let index = format!("    const word from = {from};\n");
+    let key = index + &key(axis, &place(k.view(1), "from"));
+    let order = Order { rows: outer * inner, length: count, bits: 32, key, take: None };
+    ordered(k, &order, sizes, include_str!("scatter/add_along.cu"), outer * inner * count)
+}
+
+/// Whether rows and indices can be counted by 32 bits, with one to spare.
+fn fits(axis: usize, count: usize) -> bool {
+    axis.max(count) < u32::MAX as usize
+}
+
+/// The key of an update whose index is at a place: its row, or for an index that is none the one after the last.
+fn key(axis: usize, place: &str) -> String {
+    format!(
+        "    const long long index = (long long)p1[{place}];\n    return (unsigned int)(index < 0 || index >= {axis} ? {axis} : index);\n"
+    )
+}
+
+/// Copies the base, orders the indices, and runs the text `add` on so many threads.
+fn ordered(
+    k: &Operands<'_>,
+    order: &Order,
+    [outer, axis, inner]: [usize; 3],
+    add: &str,
+    threads: usize,
+) -> Launches {
+    let mut out = Launches::default();
+    if !k.in_place(0) {
+        let copy = format!("    p3[i] = p0[{}];\n", place(k.view(0), "i"));
+        out.list.push(elementwise(k, k.results[0].numel(), &copy));
+    }
+    let items = order.launches(k, &mut out);
+    let d = k.dtype(0);
+    let text = format!(
+        "{}  typedef {} T;\n  constexpr word outer = {outer}, axis = {axis}, inner = {inner}, count = {};\n  constexpr int threads = {THREADS};\n\
+         \x20 const Item* const items = (const Item*)p4;\n\
+         \x20 const auto own = [&](word at) -> T {{ return {}; }};\n\
+         \x20 const auto update = [&](word from) -> T {{ return {}; }};\n\
+         \x20 const auto sum = [](T a, T b) -> T {{ return {}; }};\n\
+         \x20 const auto put = [&](word at, T x) {{ {} }};\n{add}",
+        item(32),
+        scalar::c_type(d),
+        order.length,
+        load(d, 3, "at"),
+        load(d, 2, &place(k.view(2), "from")),
+        scalar::combine(ReduceKind::Sum, d, "a", "b"),
+        store(d, 3, "at", "x"),
+    );
+    let dtypes = [k.dtypes(), vec![DType::I64]].concat();
+    let arguments = [k.arguments(), vec![items]].concat();
+    let blocks = threads.div_ceil(THREADS as usize);
+    out.list.push(launch(&dtypes, arguments, &text, largest(k).max(threads), blocks, 0));
+    out
+}
+
+/// A warp takes up to 256 columns of a row, and looks at every index.
+fn look_rows(k: &Operands<'_>, [outer, axis, inner]: [usize; 3], count: usize) -> Launch {
+    let d = k.dtype(0);
     let each = inner.div_ceil(WARP).clamp(1, COLUMNS);
     let tiles = inner.div_ceil(WARP * each);
     let work = outer * axis * tiles;
@@ -51,11 +145,9 @@ pub(super) fn rows(s: &ScatterAdd, k: &Operands<'_>) -> Launch {
     launch(&k.dtypes(), k.arguments(), &body, largest(k), blocks, 0)
 }
 
-/// Adds one element per index: a thread takes an element.
-pub(super) fn along(s: &ScatterAddAlong, k: &Operands<'_>) -> Launch {
+/// A thread takes an element, and looks at every index along its axis.
+fn look_along(k: &Operands<'_>, [_, axis, inner]: [usize; 3], count: usize) -> Launch {
     let d = k.dtype(0);
-    let (_, axis, inner) = around(k.sizes(0), s.axis);
-    let count = k.sizes(1)[s.axis];
     let body = format!(
         "    const word c = i % {inner}, a = i / {inner} % {axis}, o = i / {inner} / {axis};\n\
          \x20   {t} acc = {base};\n    for (word j = 0; j < {count}; ++j) {{\n\

@@ -1,7 +1,7 @@
 //! The text of a kernel: its head, the loop over rows, and inside it stages in turn: what the row's points share, then the pass
 //! that the next reductions need.
 
-use super::group::{BLOCK, COLUMNS, Form, WARP};
+use super::group::{BLOCK, Cut, Form, WARP};
 use super::points::{Groups, together, uniform};
 use super::{Buffers, CudaKernel, MOST_REDUCTIONS, RenderError, scalar};
 use onestep_passes::schedule::{BufferId, Expr, LoopKernel};
@@ -14,13 +14,13 @@ const MOST_KEPT: usize = 64;
 /// As a `part` it is a function of the device that is told which block of how many it is.
 pub fn emit(
     kernel: &LoopKernel,
-    form: Form,
+    (form, cut): (Form, Cut),
     wide: bool,
     buffers: Buffers<'_>,
     name: &str,
     part: bool,
 ) -> Result<CudaKernel, RenderError> {
-    let mut writer = Writer::new(kernel, form, wide, buffers);
+    let mut writer = Writer::new(kernel, (form, cut), wide, buffers);
     match writer.slots {
         count if count > MOST_REDUCTIONS => return Err(RenderError::TooManyReductions { count }),
         _ => {}
@@ -57,6 +57,8 @@ pub fn emit(
 pub(super) struct Writer<'a> {
     pub(super) kernel: &'a LoopKernel,
     pub(super) form: Form,
+    /// What of a row a group of threads takes.
+    pub(super) cut: Cut,
     pub(super) buffers: Buffers<'a>,
     /// The type of an index.
     pub(super) index: &'static str,
@@ -85,7 +87,7 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(kernel: &'a LoopKernel, form: Form, wide: bool, buffers: Buffers<'a>) -> Writer<'a> {
+    fn new(kernel: &'a LoopKernel, (form, cut): (Form, Cut), wide: bool, buffers: Buffers<'a>) -> Writer<'a> {
         let mut live = vec![false; kernel.body.len()];
         kernel.stores.iter().for_each(|s| live[s.value.index()] = true);
         for (i, e) in kernel.body.iter().enumerate().rev() {
@@ -96,8 +98,9 @@ impl<'a> Writer<'a> {
         let mut writer = Writer {
             kernel,
             form,
+            cut,
             buffers,
-            groups: Groups::of(kernel, form),
+            groups: Groups::of(kernel, form, cut),
             together: vec![],
             in_group: false,
             store_pass: 0,
@@ -135,11 +138,7 @@ impl<'a> Writer<'a> {
         let last = self.last_stage();
         let values = self.stores(true).into_iter().map(|s| self.kernel.stores[s].value.index());
         let known = values.map(|i| self.stages[i]).max().unwrap_or(0);
-        match self.form {
-            Form::Columns { .. } => last,
-            _ if known < last => last - 1,
-            _ => last,
-        }
+        if known < last { last - 1 } else { last }
     }
 
     pub(super) fn line(&mut self, text: &str) {
@@ -262,10 +261,10 @@ impl<'a> Writer<'a> {
                 self.line("const int lane = threadIdx.x;");
                 self.line(&looped(block, step));
             }
-            Form::Columns { .. } => {
+            Form::Columns { columns, .. } => {
                 // Threads beyond the last row work on it too, so that all meet at the barriers, and store nothing.
                 self.line(&format!(
-                    "const int column = threadIdx.x % {COLUMNS}, lane = threadIdx.x / {COLUMNS};"
+                    "const int column = threadIdx.x % {columns}, lane = threadIdx.x / {columns};"
                 ));
                 self.line(&format!(
                     "for ({index} first = {block} * {step}; first < {rows}; first += {stride} * {step}) {{"

@@ -13,15 +13,18 @@ use onestep_passes::schedule::{Access, Expr, LoopKernel, TypedExpr};
 pub const BLOCK: usize = 256;
 /// Threads of a warp.
 pub const WARP: usize = 32;
-/// Neighbouring rows that a block takes in [`Form::Columns`]: of f32, a sector of the cache (32 bytes) wide. Fewer would waste
-/// memory traffic, more would leave processors idle where there are few columns.
-pub const COLUMNS: usize = 8;
 /// Points of a row, without reductions, that is worth a block.
 const LONG_ROW: usize = 8192;
 /// Bytes of a group of neighbouring points in its widest operand, at most, where no reduction says what a group is.
 const GROUP_BYTES: usize = 16;
-/// The most blocks of a launch; more rows are taken in a stride. A multiple of the multiprocessors of a large device.
-const MOST_BLOCKS: usize = 132 * 32;
+/// Multiprocessors of a large device.
+const PROCESSORS: usize = 132;
+/// The most blocks of a launch; more rows are taken in a stride.
+const MOST_BLOCKS: usize = PROCESSORS * 32;
+/// Blocks that keep the device busy.
+pub const MANY_BLOCKS: usize = PROCESSORS * 2;
+/// The fewest neighbouring rows that a block takes in [`Form::Columns`]: of f32, a sector of the cache (32 bytes).
+const FEWEST_COLUMNS: usize = 8;
 
 /// How the work of a kernel is laid out over threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,12 +35,34 @@ pub enum Form {
     Warp,
     /// A block takes such a row.
     Block,
-    /// A block takes 8 rows that are neighbours in memory, 32 threads each: reductions of columns. `lanes` is the number of
-    /// partial results of a row, of which each thread keeps `lanes / 32`.
+    /// A block takes `columns` rows that are neighbours in memory, `256 / columns` threads each: reductions of columns.
     Columns {
         /// Partial results of a row.
         lanes: usize,
+        /// Rows of a block: 8, 32 (a warp reads together) or 256 (a thread takes a row), by how many there are.
+        columns: usize,
     },
+}
+
+/// How rows are cut into pieces that different groups of threads take. The first axis of the domain counts the pieces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cut {
+    /// Not at all; there is no such axis.
+    Whole,
+    /// A piece is so many neighbouring points of the row, which may end before the last piece does. It has a tree of its own.
+    Ranges(usize),
+    /// A piece is a lane of the row's tree, and a thread takes it.
+    Lanes,
+}
+
+impl Cut {
+    /// Points of a piece of a row of `n`, from the first to the last.
+    pub fn span(self, n: usize) -> usize {
+        match self {
+            Cut::Ranges(length) => length,
+            Cut::Whole | Cut::Lanes => n,
+        }
+    }
 }
 
 /// How a row is reduced.
@@ -70,7 +95,7 @@ impl Form {
             Form::Thread => BLOCK,
             Form::Warp => BLOCK / WARP,
             Form::Block => 1,
-            Form::Columns { .. } => COLUMNS,
+            Form::Columns { columns, .. } => columns,
         }
     }
 
@@ -89,7 +114,10 @@ impl Form {
 
     /// Whether the threads of a row meet in shared memory.
     pub fn shares(self) -> bool {
-        matches!(self, Form::Block | Form::Columns { .. })
+        match self {
+            Form::Thread | Form::Warp => false,
+            Form::Block | Form::Columns { .. } => self.threads_per_row() > 1,
+        }
     }
 
     /// Blocks of the launch.
@@ -98,10 +126,8 @@ impl Form {
     }
 }
 
-/// Chooses the form. Without reduced axes, a group of neighbouring points becomes a row. For columns, the parallel axis along
-/// which memory is contiguous becomes the last.
-pub fn arrange(mut k: LoopKernel, buffers: Buffers<'_>) -> (LoopKernel, Form) {
-    let lanes = Tree::of(k.row_len()).lanes;
+/// Chooses the form. Without reduced axes, a group of neighbouring points becomes a row.
+pub fn arrange(mut k: LoopKernel, cut: Cut, buffers: Buffers<'_>) -> (LoopKernel, Form) {
     let reduces = k.body.iter().any(|e| matches!(e.expr, Expr::Reduce(..)));
     if k.extents.len() == k.parallel && !reduces {
         if has_long_rows(&k) {
@@ -110,7 +136,14 @@ pub fn arrange(mut k: LoopKernel, buffers: Buffers<'_>) -> (LoopKernel, Form) {
         }
         return (in_groups(k, buffers), Form::Thread);
     }
-    if lanes == 1 {
+    arrange_rows(k, cut)
+}
+
+/// Chooses the form of a kernel with reduced axes. For columns, the parallel axis along which memory is contiguous becomes the
+/// last.
+pub fn arrange_rows(mut k: LoopKernel, cut: Cut) -> (LoopKernel, Form) {
+    let lanes = Tree::of(cut.span(k.row_len())).lanes;
+    if lanes == 1 || cut == Cut::Lanes {
         return (k, Form::Thread);
     }
     // How many of the loads that vary along a row step by one element along this axis.
@@ -123,17 +156,27 @@ pub fn arrange(mut k: LoopKernel, buffers: Buffers<'_>) -> (LoopKernel, Form) {
         steps.filter(|&s| s == 1).count()
     };
     let along = contiguous(k.extents.len() - 1);
-    let across = (0..k.parallel).filter(|&a| k.extents[a] >= COLUMNS).max_by_key(|&a| (contiguous(a), a));
+    let wide = |&a: &usize| k.extents[a] >= FEWEST_COLUMNS;
+    let across = (0..k.parallel).filter(wide).max_by_key(|&a| (contiguous(a), a));
     match across {
         Some(axis) if contiguous(axis) > along => {
             let last = k.parallel - 1;
             k.extents[axis..=last].rotate_left(1);
             k.for_each_affine(|a| a.coefs[axis..=last].rotate_left(1));
-            (k, Form::Columns { lanes })
+            let columns = columns(k.rows(), lanes);
+            (k, Form::Columns { lanes, columns })
         }
         _ if lanes == WARP => (k, Form::Warp),
         _ => (k, Form::Block),
     }
+}
+
+/// Neighbouring rows of a block, of `rows` in all: many, so that memory is read in long stretches, while there are blocks enough.
+fn columns(rows: usize, lanes: usize) -> usize {
+    let enough = |columns: &usize| rows >= columns * MANY_BLOCKS;
+    // A thread that takes a row has all its partial results in registers.
+    let widest = if lanes == WARP { BLOCK } else { WARP };
+    [widest, WARP].into_iter().find(enough).unwrap_or(FEWEST_COLUMNS)
 }
 
 /// Whether the last axis is long and its points share something that is loaded: a block that takes them as a row loads and

@@ -21,8 +21,8 @@ mod reduce;
 pub(crate) mod scalar;
 pub(crate) mod split;
 
-pub use group::{BLOCK, Form};
-pub use parts::{Parts, render_parts};
+pub use group::{BLOCK, Cut, Form};
+pub use parts::{Part, Parts, render_parts};
 
 use onestep_ir::DType;
 use onestep_passes::schedule::{BufferId, LoopKernel};
@@ -105,22 +105,17 @@ pub fn render(
     name: &str,
 ) -> Result<CudaKernel, RenderError> {
     let buffers = Buffers { dtype: dtype_of, aligned: &|_| ALIGNED };
-    let mut rendered = function(kernel, buffers, name, false)?;
+    let mut rendered = function(&kernel.clone().into(), buffers, name, false)?;
     rendered.source = prelude::of(&rendered.source) + &rendered.source;
     Ok(rendered)
 }
 
-/// A kernel as a function, without those that it calls; as a `part` one of the device, whose first two parameters are the
-/// number of the block and of the blocks.
-fn function(
-    kernel: &LoopKernel,
-    buffers: Buffers<'_>,
-    name: &str,
-    part: bool,
-) -> Result<CudaKernel, RenderError> {
+/// A kernel as a function, without those that it calls; with `shared`, one of the device that shares a launch, whose first two
+/// parameters are the number of the block and of the blocks.
+fn function(part: &Part, buffers: Buffers<'_>, name: &str, shared: bool) -> Result<CudaKernel, RenderError> {
     check::name(name)?;
-    check::kernel(kernel, buffers.dtype)?;
-    let (kernel, form) = group::arrange(kernel.collapsed(false), buffers);
+    check::kernel(&part.kernel, buffers.dtype)?;
+    let (kernel, form) = part.arranged(buffers);
     let wide = domain::needs_64_bits(&kernel)?;
-    emit::emit(&kernel, form, wide, buffers, name, part)
+    emit::emit(&kernel, (form, part.cut), wide, buffers, name, shared)
 }

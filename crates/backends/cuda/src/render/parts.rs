@@ -2,13 +2,37 @@
 //!
 //! Parts that differ in their buffers alone (the updates of equal parameters) are one function, called for each.
 
-use super::{BLOCK, Buffers, RenderError, function, prelude, scalar};
+use super::{BLOCK, Buffers, Cut, Form, RenderError, function, group, prelude, scalar};
 use onestep_passes::schedule::{BufferId, Expr, LoopKernel};
 use std::collections::HashMap;
 use std::fmt::Write;
 
 /// The name in the text, which the caller replaces.
 const FUNCTION: &str = "loop_part";
+
+/// A loop kernel, or one whose rows are cut into pieces.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// The kernel.
+    pub kernel: LoopKernel,
+    /// Its pieces.
+    pub cut: Cut,
+}
+
+impl From<LoopKernel> for Part {
+    fn from(kernel: LoopKernel) -> Part {
+        Part { kernel, cut: Cut::Whole }
+    }
+}
+
+impl Part {
+    /// The kernel with its axes as its form wants them, and the form.
+    pub(super) fn arranged(&self, buffers: Buffers<'_>) -> (LoopKernel, Form) {
+        // The axis of pieces stays by itself.
+        let kernel = if self.cut == Cut::Whole { self.kernel.collapsed(false) } else { self.kernel.clone() };
+        group::arrange(kernel, self.cut, buffers)
+    }
+}
 
 /// A launch of several loop kernels.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,44 +47,42 @@ pub struct Parts {
     pub parameters: Vec<BufferId>,
 }
 
-/// Renders `kernels` as the CUDA function `name`. The text names no buffer: it is the same for equal kernels over others.
-pub fn render_parts(kernels: &[LoopKernel], buffers: Buffers<'_>, name: &str) -> Result<Parts, RenderError> {
+/// Renders `list` as the CUDA function `name`. The text names no buffer: it is the same for equal kernels over others.
+pub fn render_parts(list: &[Part], buffers: Buffers<'_>, name: &str) -> Result<Parts, RenderError> {
     let mut parameters: Vec<BufferId> = vec![];
-    let (mut functions, mut calls) = (String::new(), String::new());
+    let (mut functions, mut called) = (String::new(), Vec::<Called>::new());
     let mut known: HashMap<String, usize> = HashMap::new();
-    let (mut grid, mut shared_bytes) = (0, 0);
-    for kernel in kernels {
-        let (own, names) = numbered(kernel);
+    let mut shared_bytes = 0;
+    for Part { kernel, cut } in list {
+        let (kernel, names) = numbered(kernel);
         let numbered = Buffers {
             dtype: &|b| (buffers.dtype)(names[b.index()]),
             aligned: &|b| (buffers.aligned)(names[b.index()]),
         };
-        let part = function(&own, numbered, FUNCTION, true)?;
+        let part = function(&Part { kernel, cut: *cut }, numbered, FUNCTION, true)?;
         let next = known.len();
         let which = *known.entry(part.source.clone()).or_insert(next);
         if which == next {
             functions += &part.source.replacen(FUNCTION, &format!("part{which}"), 1);
+            let types = part.parameters.iter().map(|b| scalar::storage((numbered.dtype)(*b)));
+            called.push(Called { blocks: part.grid[0], types: types.collect(), calls: vec![] });
         }
-        let arguments: Vec<String> = part
-            .parameters
-            .iter()
-            .map(|b| {
-                let buffer = names[b.index()];
-                let place = parameters.iter().position(|p| *p == buffer).unwrap_or(parameters.len());
-                if place == parameters.len() {
-                    parameters.push(buffer);
-                }
-                format!("p{place}")
-            })
-            .collect();
-        let (first, blocks) = (grid, part.grid[0]);
-        grid += blocks;
+        let arguments = part.parameters.iter().map(|b| {
+            let buffer = names[b.index()];
+            let place = parameters.iter().position(|p| *p == buffer).unwrap_or(parameters.len());
+            if place == parameters.len() {
+                parameters.push(buffer);
+            }
+            format!("p{place}")
+        });
+        called[which].calls.push(arguments.collect());
         shared_bytes = shared_bytes.max(part.shared_bytes);
-        let _ = writeln!(
-            calls,
-            "  if (block < {grid}) return part{which}(block - {first}, {blocks}, {});",
-            arguments.join(", ")
-        );
+    }
+    let (mut grid, mut calls) = (0, String::new());
+    for (which, function) in called.iter().enumerate() {
+        let first = grid;
+        grid += function.blocks * function.calls.len() as u32;
+        calls += &format!("  if (block < {grid}) {{\n{}  }}\n", function.dispatch(which, first));
     }
     let list: Vec<String> = parameters
         .iter()
@@ -73,6 +95,42 @@ pub fn render_parts(kernels: &[LoopKernel], buffers: Buffers<'_>, name: &str) ->
         list.join(", ")
     );
     Ok(Parts { source, grid, shared_bytes, parameters })
+}
+
+/// A function, the blocks of a call, the types of its parameters, and the arguments of each call.
+struct Called {
+    blocks: u32,
+    types: Vec<&'static str>,
+    calls: Vec<Vec<String>>,
+}
+
+impl Called {
+    /// The calls, dealt out to blocks from `first` on. The function stands in the text once, after the choice of its arguments:
+    /// a hundred copies of it would take long to compile.
+    fn dispatch(&self, which: usize, first: u32) -> String {
+        let blocks = self.blocks;
+        if let [arguments] = &self.calls[..] {
+            return format!("    return part{which}(block - {first}, {blocks}, {});\n", arguments.join(", "));
+        }
+        let mut text = String::new();
+        for (i, t) in self.types.iter().enumerate() {
+            let _ = writeln!(text, "    {t}* a{i};");
+        }
+        let _ = writeln!(text, "    switch ((block - {first}) / {blocks}) {{");
+        for (call, arguments) in self.calls.iter().enumerate() {
+            let chosen: Vec<String> =
+                arguments.iter().enumerate().map(|(i, a)| format!("a{i} = {a}")).collect();
+            let _ = writeln!(text, "      case {call}: {}; break;", chosen.join(", "));
+        }
+        let names: Vec<String> = (0..self.types.len()).map(|i| format!("a{i}")).collect();
+        let _ = writeln!(text, "      default: return;\n    }}");
+        let _ = writeln!(
+            text,
+            "    return part{which}((block - {first}) % {blocks}, {blocks}, {});",
+            names.join(", ")
+        );
+        text
+    }
 }
 
 /// The kernel with its buffers numbered from 0 in the order in which they appear, and the buffers.

@@ -6,7 +6,7 @@
 
 use super::Buffers;
 use super::emit::Writer;
-use super::group::Form;
+use super::group::{Cut, Form, Tree};
 use super::scalar;
 use onestep_passes::schedule::{Access, Affine, Bound, Expr, LoopKernel};
 
@@ -20,8 +20,10 @@ const UNROLLED: usize = 8;
 pub(super) struct Groups {
     /// Neighbouring points of a group.
     pub width: usize,
-    /// Groups of a row.
+    /// Groups of a row, or of a piece of one.
     pub count: usize,
+    /// Threads, or lanes that have one each, that take the groups in turn.
+    pub lanes: usize,
     /// Groups of a thread, at most.
     pub each: usize,
     /// Whether the points of a group differ along the last axis alone.
@@ -29,14 +31,20 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    pub fn of(k: &LoopKernel, form: Form) -> Groups {
-        let width = form.width(k.row_len());
-        let count = k.row_len() / width;
+    pub fn of(k: &LoopKernel, form: Form, cut: Cut) -> Groups {
+        let span = cut.span(k.row_len());
+        let width = form.width(span);
+        let count = span / width;
+        let lanes = match cut {
+            Cut::Lanes => Tree::of(span).lanes,
+            Cut::Whole | Cut::Ranges(_) => form.threads_per_row(),
+        };
         let along = k.extents.last().is_some_and(|n| n.is_multiple_of(width));
         Groups {
             width,
             count,
-            each: count.div_ceil(form.threads_per_row()),
+            lanes,
+            each: count.div_ceil(lanes),
             neighbours: width > 1 && along && k.extents.len() > k.parallel,
         }
     }
@@ -81,7 +89,7 @@ impl Writer<'_> {
     pub(super) fn points(&mut self, pass: usize, fold: impl Fn(&mut Self)) {
         let stores = if pass == self.store_pass { self.stores(true) } else { vec![] };
         let groups = self.groups;
-        let mut opened = self.open_groups(pass, !stores.is_empty());
+        let opened = self.open_groups(pass, !stores.is_empty());
         let axes = self.kernel.parallel..self.kernel.extents.len();
         if groups.width == 1 || groups.neighbours {
             self.axes(axes.clone(), "r");
@@ -90,11 +98,13 @@ impl Writer<'_> {
             self.load_groups(pass);
             self.declare_results(&stores);
         }
+        let mut inside = 0;
         if groups.width > 1 {
             self.line("#pragma unroll");
             self.line(&format!("for (int v = 0; v < {}; ++v) {{", groups.width));
-            opened += 1;
+            inside += 1;
             if !groups.neighbours {
+                inside += self.open_if_in_row("r + v");
                 self.axes(axes, "(r + v)");
             }
         }
@@ -105,10 +115,7 @@ impl Writer<'_> {
             self.store_point(s);
         }
         self.in_group = false;
-        if groups.width > 1 {
-            self.close();
-            opened -= 1;
-        }
+        (0..inside).for_each(|_| self.close());
         if groups.neighbours {
             self.store_groups(&stores);
         }
@@ -117,7 +124,7 @@ impl Writer<'_> {
 
     /// Opens the loop over the thread's groups, of which `r` is the first point; the number of scopes to close.
     fn open_groups(&mut self, pass: usize, stores: bool) -> usize {
-        let (groups, threads, index) = (self.groups, self.form.threads_per_row(), self.index);
+        let (groups, threads, index) = (self.groups, self.groups.lanes, self.index);
         for i in 0..self.kept.len() {
             if self.kept[i] != Some(pass) {
                 continue;
@@ -126,7 +133,12 @@ impl Writer<'_> {
             self.line(&format!("{t} k{i}[{}];", groups.points()));
         }
         let taken = self.closure(pass).iter().any(|&i| self.kept[i].is_some());
-        let lane = if threads == 1 { "0" } else { "lane" };
+        let lane = match self.cut {
+            Cut::Lanes => "i0",
+            _ if threads == 1 => "0",
+            _ => "lane",
+        };
+        let begin = self.begin();
         let whole = groups.count.is_multiple_of(threads);
         let first = |g: &str| match groups.width {
             1 => g.into(),
@@ -134,9 +146,9 @@ impl Writer<'_> {
         };
         if groups.each == 1 && whole {
             self.line("{");
-            let r = if threads == 1 { "0".into() } else { first(lane) };
-            self.line(&format!("const {index} g = 0, r = {r};"));
-            return 1;
+            let r = if lane == "0" { "0".into() } else { first(lane) };
+            self.line(&format!("const {index} g = 0, r = {begin}{r};"));
+            return 1 + self.open_if_in_row("r");
         }
         if taken {
             // Unrolled, so that what is kept is in registers.
@@ -145,12 +157,34 @@ impl Writer<'_> {
             self.line(&format!("#pragma unroll {UNROLLED}"));
         }
         self.line(&format!("for ({index} g = 0; g < {}; ++g) {{", groups.each));
-        self.line(&format!("const {index} r = {};", first(&format!("{lane} + g * {threads}"))));
+        self.line(&format!("const {index} r = {begin}{};", first(&format!("{lane} + g * {threads}"))));
         if whole {
-            return 1;
+            return 1 + self.open_if_in_row("r");
         }
-        self.line(&format!("if (r < {}) {{", self.kernel.row_len()));
-        2
+        let inside = match self.cut {
+            Cut::Ranges(_) => format!("{lane} + g * {threads} < {}", groups.count),
+            Cut::Whole | Cut::Lanes => format!("r < {}", self.kernel.row_len()),
+        };
+        self.line(&format!("if ({inside}) {{"));
+        2 + self.open_if_in_row("r")
+    }
+
+    /// Where a piece of a row begins, to be added to.
+    pub(super) fn begin(&self) -> String {
+        match self.cut {
+            Cut::Ranges(length) => format!("i0 * {length} + "),
+            Cut::Whole | Cut::Lanes => String::new(),
+        }
+    }
+
+    /// Opens what is done if a point lies in the row, which may end before its last piece does; the number of scopes to close.
+    pub(super) fn open_if_in_row(&mut self, point: &str) -> usize {
+        let n = self.kernel.row_len();
+        let short = matches!(self.cut, Cut::Ranges(length) if !n.is_multiple_of(length));
+        if short {
+            self.line(&format!("if ({point} < {n}) {{"));
+        }
+        usize::from(short)
     }
 
     /// The elements that each load of a pass takes together, `l{i}`.
@@ -184,7 +218,7 @@ impl Writer<'_> {
         }
     }
 
-    fn store_point(&mut self, s: usize) {
+    pub(super) fn store_point(&mut self, s: usize) {
         if !self.in_group {
             let inside = if matches!(self.form, Form::Columns { .. }) { "if (inside) " } else { "" };
             return self.store(s, inside);

@@ -1,7 +1,7 @@
 //! The text of a reduction pass: each thread's partial results, then the tree that [`group`](super::group) describes.
 
 use super::emit::Writer;
-use super::group::{BLOCK, COLUMNS, Form, Tree, WARP};
+use super::group::{BLOCK, Form, Tree, WARP};
 use super::scalar;
 use onestep_ir::DType;
 use onestep_ir::ops::ReduceKind;
@@ -14,7 +14,7 @@ impl Writer<'_> {
     /// The values of `reductions`, in every thread of the row, as row values `e{i}`.
     pub(super) fn reduce(&mut self, pass: usize, reductions: &[Reduction]) {
         match self.form {
-            Form::Columns { lanes } => self.column_partials(pass, reductions, lanes / WARP),
+            Form::Columns { lanes, .. } => self.column_partials(pass, reductions, lanes / WARP),
             _ => self.partials(pass, reductions),
         }
         match self.form {
@@ -32,9 +32,11 @@ impl Writer<'_> {
                 }
                 reductions.iter().for_each(|r| self.halves(r, WARP / 2));
             }
-            Form::Columns { .. } => {
-                self.share(reductions);
-                self.column_tree(reductions);
+            Form::Columns { columns, .. } => {
+                if self.form.shares() {
+                    self.share(reductions);
+                    self.column_tree(reductions, columns);
+                }
             }
         }
         for (i, _, _, dtype) in reductions {
@@ -43,9 +45,14 @@ impl Writer<'_> {
         }
     }
 
-    fn fold(&mut self, (i, kind, _, dtype): &Reduction, term: &str) {
-        let partial = format!("p{i}");
-        let text = scalar::combine(*kind, *dtype, &partial, term);
+    /// Takes a term into the thread's partial result.
+    fn fold(&mut self, r: &Reduction, term: &str) {
+        self.combine(r, &format!("p{}", r.0), term);
+    }
+
+    /// Takes a term into a partial result.
+    fn combine(&mut self, (_, kind, _, dtype): &Reduction, partial: &str, term: &str) {
+        let text = scalar::combine(*kind, *dtype, partial, term);
         self.line(&format!("{partial} = {text};"));
     }
 
@@ -60,50 +67,90 @@ impl Writer<'_> {
         });
     }
 
-    /// `each` partial results in a thread, of lanes equal modulo 32, made one in order.
+    /// A thread's part of a column: of its threads, `threads` in all, one takes the lanes equal to its own number modulo 32, to
+    /// that and `threads`, to that and twice `threads` …: each time `each` lanes, made one in order. Then those are made one by
+    /// halves.
     fn column_partials(&mut self, pass: usize, reductions: &[Reduction], each: usize) {
-        let (n, index) = (self.kernel.row_len(), self.index);
-        let width = Tree::of(n).width;
-        let groups = n / width;
+        let threads = self.form.threads_per_row().min(WARP);
+        let turns = WARP / threads;
+        for (i, _, _, dtype) in reductions {
+            self.line(&format!("{} t{i}[{turns}];", scalar::c_type(*dtype)));
+        }
+        // Many copies of the points of many lanes would be a long text.
+        self.line(if each == 1 { "#pragma unroll" } else { "#pragma unroll 1" });
+        self.line(&format!("for (int q = 0; q < {turns}; ++q) {{"));
+        self.lanes_partials(pass, reductions, each, &format!("lane + q * {threads}"));
+        for (i, ..) in reductions {
+            self.line(&format!("t{i}[q] = a{i}[0];"));
+        }
+        self.close();
+        // Each offset by itself, so that all are in registers.
+        for offset in (0..turns.ilog2()).rev().map(|n| 1 << n) {
+            self.line("#pragma unroll");
+            self.line(&format!("for (int q = 0; q < {offset}; ++q) {{"));
+            for r in reductions {
+                self.combine(r, &format!("t{}[q]", r.0), &format!("t{}[q + {offset}]", r.0));
+            }
+            self.close();
+        }
+        for (i, _, _, dtype) in reductions {
+            self.line(&format!("{} p{i} = t{i}[0];", scalar::c_type(*dtype)));
+        }
+    }
+
+    /// The partial results `a{i}[0]` of `each` lanes equal to `lane` modulo 32.
+    fn lanes_partials(&mut self, pass: usize, reductions: &[Reduction], each: usize, lane: &str) {
+        let index = self.index;
+        let span = self.cut.span(self.kernel.row_len());
+        let width = Tree::of(span).width;
+        let groups = span / width;
         for (i, kind, _, dtype) in reductions {
             let (t, start) = (scalar::c_type(*dtype), scalar::identity(*kind, *dtype));
             self.line(&format!("{t} a{i}[{each}];"));
             self.line("#pragma unroll");
             self.line(&format!("for (int k = 0; k < {each}; ++k) a{i}[k] = {start};"));
         }
-        self.line(&format!("for ({index} start = lane; start < {groups}; start += {}) {{", each * WARP));
+        let stride = each * WARP;
+        self.line(&format!("for ({index} start = {lane}; start < {groups}; start += {stride}) {{"));
         self.line("#pragma unroll");
         self.line(&format!("for (int k = 0; k < {each}; ++k) {{"));
-        self.line(&format!("if (start + k * {WARP} < {groups}) {{"));
+        let mut opened = 3;
+        if !groups.is_multiple_of(stride) {
+            self.line(&format!("if (start + k * {WARP} < {groups}) {{"));
+            opened += 1;
+        }
         self.line("#pragma unroll");
         self.line(&format!("for (int v = 0; v < {width}; ++v) {{"));
-        self.line(&format!("const {index} r = (start + k * {WARP}) * {width} + v;"));
+        let begin = self.begin();
+        self.line(&format!("const {index} r = {begin}(start + k * {WARP}) * {width} + v;"));
+        opened += self.open_if_in_row("r");
         self.axes(self.kernel.parallel..self.kernel.extents.len(), "r");
         self.point_values(pass);
-        for (i, kind, operand, dtype) in reductions {
-            let partial = format!("a{i}[k]");
-            let text = scalar::combine(*kind, *dtype, &partial, &format!("e{}", operand.0));
-            self.line(&format!("{partial} = {text};"));
+        if pass == self.store_pass {
+            self.stores(true).into_iter().for_each(|s| self.store_point(s));
         }
-        (0..4).for_each(|_| self.close());
-        for r @ (i, _, _, dtype) in reductions {
-            self.line(&format!("{} p{i} = a{i}[0];", scalar::c_type(*dtype)));
-            if each > 1 {
-                self.line("#pragma unroll");
-                self.line(&format!("for (int k = 1; k < {each}; ++k) {{"));
-                self.fold(r, &format!("a{i}[k]"));
-                self.close();
-            }
+        for r in reductions {
+            self.combine(r, &format!("a{}[k]", r.0), &format!("e{}", r.2.0));
+        }
+        (0..opened).for_each(|_| self.close());
+        if each > 1 {
+            self.line("#pragma unroll");
+            self.line(&format!("for (int k = 1; k < {each}; ++k) {{"));
+            reductions.iter().for_each(|r| self.combine(r, &format!("a{}[0]", r.0), &format!("a{}[k]", r.0)));
+            self.close();
         }
     }
 
-    /// The tree by halves between the 32 threads of a column, in shared memory.
-    fn column_tree(&mut self, reductions: &[Reduction]) {
+    /// The tree by halves between the threads of a column, in shared memory.
+    fn column_tree(&mut self, reductions: &[Reduction], columns: usize) {
         self.line("#pragma unroll");
-        self.line(&format!("for (int offset = {}; offset > 0; offset /= 2) {{", WARP / 2));
+        self.line(&format!(
+            "for (int offset = {}; offset > 0; offset /= 2) {{",
+            self.form.threads_per_row() / 2
+        ));
         self.line("if (lane < offset) {");
         for r in reductions {
-            self.fold(r, &format!("s{}[threadIdx.x + offset * {COLUMNS}]", r.0));
+            self.fold(r, &format!("s{}[threadIdx.x + offset * {columns}]", r.0));
             self.line(&format!("s{0}[threadIdx.x] = p{0};", r.0));
         }
         self.close();

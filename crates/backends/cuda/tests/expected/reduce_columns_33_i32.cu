@@ -1,4 +1,4 @@
-// Columns { lanes: 32 }, 5 blocks of 256, 8192 bytes shared
+// Columns { lanes: 32, columns: 8 }, 5 blocks of 256, 8192 bytes shared
 __device__ __forceinline__ int add_i32(int a, int b) { return (int)((unsigned int)a + (unsigned int)b); }
 __device__ __forceinline__ int mul_i32(int a, int b) { return (int)((unsigned int)a * (unsigned int)b); }
 template <class T> __device__ __forceinline__ T max_int(T a, T b) { return a < b ? b : a; }
@@ -10,39 +10,50 @@ extern "C" __global__ void __launch_bounds__(256) reduce_columns_33_i32(const in
     const bool inside = first + column < 40;
     const int row = inside ? first + column : 39;
     const int i0 = row;
-    int a1[1];
+    int t1[1];
+    int t2[1];
+    int t3[1];
+    int t4[1];
 #pragma unroll
-    for (int k = 0; k < 1; ++k) a1[k] = 0;
-    int a2[1];
+    for (int q = 0; q < 1; ++q) {
+      int a1[1];
 #pragma unroll
-    for (int k = 0; k < 1; ++k) a2[k] = (-2147483647 - 1);
-    int a3[1];
+      for (int k = 0; k < 1; ++k) a1[k] = 0;
+      int a2[1];
 #pragma unroll
-    for (int k = 0; k < 1; ++k) a3[k] = 2147483647;
-    int a4[1];
+      for (int k = 0; k < 1; ++k) a2[k] = (-2147483647 - 1);
+      int a3[1];
 #pragma unroll
-    for (int k = 0; k < 1; ++k) a4[k] = 1;
-    for (int start = lane; start < 33; start += 32) {
+      for (int k = 0; k < 1; ++k) a3[k] = 2147483647;
+      int a4[1];
 #pragma unroll
-      for (int k = 0; k < 1; ++k) {
-        if (start + k * 32 < 33) {
+      for (int k = 0; k < 1; ++k) a4[k] = 1;
+      for (int start = lane + q * 32; start < 33; start += 32) {
 #pragma unroll
-          for (int v = 0; v < 1; ++v) {
-            const int r = (start + k * 32) * 1 + v;
-            const int i1 = r;
-            const int e0 = b0[i0 + 40 * i1];
-            a1[k] = add_i32(a1[k], e0);
-            a2[k] = max_int(a2[k], e0);
-            a3[k] = min_int(a3[k], e0);
-            a4[k] = mul_i32(a4[k], e0);
+        for (int k = 0; k < 1; ++k) {
+          if (start + k * 32 < 33) {
+#pragma unroll
+            for (int v = 0; v < 1; ++v) {
+              const int r = (start + k * 32) * 1 + v;
+              const int i1 = r;
+              const int e0 = b0[i0 + 40 * i1];
+              a1[k] = add_i32(a1[k], e0);
+              a2[k] = max_int(a2[k], e0);
+              a3[k] = min_int(a3[k], e0);
+              a4[k] = mul_i32(a4[k], e0);
+            }
           }
         }
       }
+      t1[q] = a1[0];
+      t2[q] = a2[0];
+      t3[q] = a3[0];
+      t4[q] = a4[0];
     }
-    int p1 = a1[0];
-    int p2 = a2[0];
-    int p3 = a3[0];
-    int p4 = a4[0];
+    int p1 = t1[0];
+    int p2 = t2[0];
+    int p3 = t3[0];
+    int p4 = t4[0];
     int* const s1 = (int*)(shared + 0);
     s1[threadIdx.x] = p1;
     int* const s2 = (int*)(shared + 256);

@@ -53,8 +53,10 @@ static unsigned __ballot_sync(unsigned, bool vote) {
   turn();
   return votes;
 }
+static int __popc(unsigned x) { return __builtin_popcount(x); }
 static int __ffs(int x) { return __builtin_ffs(x); }
 static float __uint_as_float(unsigned bits) { float x; memcpy(&x, &bits, 4); return x; }
+static long long __double_as_longlong(double x) { long long bits; memcpy(&bits, &x, 8); return bits; }
 static double __longlong_as_double(long long bits) { double x; memcpy(&x, &bits, 8); return x; }
 
 static unsigned __float_as_uint(float x) { unsigned bits; memcpy(&bits, &x, 4); return bits; }
