@@ -4,11 +4,11 @@
 //! with the places that these have in each iteration.
 
 use crate::branches::{self, Unit, Use};
-use crate::code::{Address, Code, Launch, NAME, Product, Space, Step};
+use crate::code::{Address, Code, Launch, NAME, Product, Space, Step, THREADS};
 use crate::error::CudaError;
 use crate::library::{self, Context};
 use crate::render::split::split;
-use crate::render::{self, ALIGNED, Buffers, Part};
+use crate::render::{ALIGNED, Buffers, Part, render_parts};
 use onestep_ir::DType;
 use onestep_passes::plan::{Place, Plan};
 use onestep_passes::schedule::{
@@ -242,7 +242,7 @@ impl Lowering<'_> {
         self.grouped(&second, &homes, &dtypes, out)
     }
 
-    /// Loop kernels as one launch, unless they have too many buffers for one, or blocks of different sizes.
+    /// Loop kernels as one launch, unless they have too many buffers for one.
     fn grouped(
         &mut self,
         parts: &[Part],
@@ -251,23 +251,22 @@ impl Lowering<'_> {
         out: &mut Vec<Step>,
     ) -> Result<(), CudaError> {
         let known = Buffers { dtype: &|b| dtypes[b.index()], aligned: &|b| self.aligned(homes[b.index()]) };
-        let sizes = parts.iter().map(|p| render::threads(p, known)).collect::<Result<Vec<_>, _>>()?;
         let (mut start, mut launches) = (0, vec![]);
         while start < parts.len() {
             let mut buffers = BTreeSet::new();
             let mut end = start;
             while let Some(Part { kernel, .. }) = parts.get(end) {
                 buffers.extend(kernel.reads().into_iter().chain(kernel.writes()));
-                if end > start && (buffers.len() > MOST_PARAMETERS || sizes[end] != sizes[start]) {
+                if buffers.len() > MOST_PARAMETERS && end > start {
                     break;
                 }
                 end += 1;
             }
-            let rendered = render::render_parts(&parts[start..end], known, NAME)?;
+            let rendered = render_parts(&parts[start..end], known, NAME)?;
             launches.push(Launch {
                 source: rendered.source,
                 grid: rendered.grid as usize,
-                threads: sizes[start] as u32,
+                threads: THREADS,
                 shared_bytes: rendered.shared_bytes as usize,
                 arguments: rendered.parameters.iter().map(|b| homes[b.index()]).collect(),
             });

@@ -69,15 +69,11 @@ fn expected_files() {
 fn rows_are_read_once_where_registers_hold_them() {
     let text = rendered(&named("layer_norm_64x768")).unwrap().source;
     assert_eq!(text.matches("load_group<4, 4>(b0 + ").count(), 1, "{text}");
-    // 40 points of a thread are.
+    // A row of 20000 is 80 points for each thread: too many. What the last reduction's pass knows is stored there.
     let text = rendered(&named("softmax_8x20000")).unwrap().source;
-    assert_eq!(text.matches("load_group<4, 4>(b0 + ").count(), 1, "{text}");
-    // 100 are in shared memory, if the row fits.
-    let statistics = rendered(&named("statistics_600x50304")).unwrap();
-    assert_eq!(statistics.source.matches("load_group<4, 4>(b0 + ").count(), 1, "{}", statistics.source);
-    assert_eq!(statistics.shared_bytes, 512 * 8 + 50_304 * 2);
-    let text = rendered(&named("cross_entropy_1024x50257")).unwrap().source;
-    assert_eq!(text.matches("= b0[").count(), 2, "{text}");
+    assert_eq!(text.matches("load_group<4, 4>(b0 + ").count(), 3, "{text}");
+    let text = rendered(&named("statistics_3x20002")).unwrap().source;
+    assert_eq!(text.matches("load_group<2, 2>(b0 + ").count(), 2, "{text}");
 }
 
 /// Names of the form `e12` that stand in a text.
@@ -102,7 +98,7 @@ fn every_kernel_renders_with_its_names_declared() {
         for b in case.kernel.reads().iter().filter(|b| !case.kernel.writes().contains(b)) {
             assert!(text.contains(&format!("* {b}")) && !text.contains(&format!("{b}[0] =")));
         }
-        assert!(k.grid[0] > 0 && k.block == [k.form.threads() as u32, 1, 1]);
+        assert!(k.grid[0] > 0 && k.block == [256, 1, 1]);
     }
 }
 
@@ -113,8 +109,7 @@ fn forms() {
     assert_eq!(form(8, true), Form::Thread);
     assert_eq!(form(9, false), Form::Warp);
     assert_eq!(form(9, true), Form::Columns { lanes: 32, columns: 8 });
-    assert_eq!(form(1025, false), Form::Block { lanes: 256 });
-    assert_eq!(form(16_385, false), Form::Block { lanes: 512 });
+    assert_eq!(form(1025, false), Form::Block);
     assert_eq!(form(1025, true), Form::Columns { lanes: 256, columns: 8 });
 }
 

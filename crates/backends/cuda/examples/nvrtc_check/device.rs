@@ -61,10 +61,6 @@ impl Device {
     pub fn load(&self, kernel: &CudaKernel, ptx: Ptx, contents: &[Array]) -> Result<Loaded, Error> {
         let module = self.context.load_module(ptx)?;
         let function = module.load_function(&kernel.entry)?;
-        if kernel.shared_bytes > 48 * 1024 {
-            let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            function.set_attribute(attribute, kernel.shared_bytes as i32)?;
-        }
         let buffers = contents
             .iter()
             .map(|a| {

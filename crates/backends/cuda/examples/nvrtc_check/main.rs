@@ -145,7 +145,7 @@ fn check(device: &Device, r: Ready) -> Result<(String, bool, Vec<Array>), Error>
     let form = match r.kernel.form {
         Form::Thread => "thread",
         Form::Warp => "warp",
-        Form::Block { .. } => "block",
+        Form::Block => "block",
         Form::Columns { .. } => "columns",
     };
     let verdict = match (good, same) {

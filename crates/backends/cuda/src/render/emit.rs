@@ -1,7 +1,7 @@
 //! The text of a kernel: its head, the loop over rows, and inside it stages in turn: what the row's points share, then the pass
 //! that the next reductions need.
 
-use super::group::{Cut, Form, WARP};
+use super::group::{BLOCK, Cut, Form, WARP};
 use super::points::{Groups, together, uniform};
 use super::{Buffers, CudaKernel, MOST_REDUCTIONS, RenderError, scalar};
 use onestep_passes::schedule::{BufferId, Expr, LoopKernel};
@@ -9,25 +9,6 @@ use std::fmt::Write;
 
 /// The most values of a row that a thread keeps in registers from one pass to the next.
 const MOST_KEPT: usize = 64;
-/// Bytes of a row that a block keeps in shared memory, at most: two blocks on a multiprocessor have room.
-const MOST_KEPT_BYTES: usize = 104 * 1024;
-
-/// Where a value of each point is kept from one pass to the next.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
-    /// In registers `k{i}`.
-    Registers,
-    /// In shared memory, as it stands in global memory: `row{i}`, from this byte on.
-    Shared(usize),
-}
-
-/// A value that later passes need again.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Kept {
-    /// The pass that computes it.
-    pub pass: usize,
-    pub place: Place,
-}
 
 /// Renders an arranged kernel as the function `name`, without the functions that it calls; with `wide`, indices have 64 bits.
 /// As a `part` it is a function of the device that is told which block of how many it is.
@@ -40,7 +21,7 @@ pub fn emit(
     part: bool,
 ) -> Result<CudaKernel, RenderError> {
     let mut writer = Writer::new(kernel, (form, cut), wide, buffers);
-    match writer.most_reductions() {
+    match writer.slots {
         count if count > MOST_REDUCTIONS => return Err(RenderError::TooManyReductions { count }),
         _ => {}
     }
@@ -55,9 +36,8 @@ pub fn emit(
         })
         .collect();
     let list = list.join(", ");
-    let threads = form.threads();
     writer.line(&match part {
-        false => format!("extern \"C\" __global__ void __launch_bounds__({threads}) {name}({list}) {{"),
+        false => format!("extern \"C\" __global__ void __launch_bounds__({BLOCK}) {name}({list}) {{"),
         true => format!("__device__ __forceinline__ void {name}(int block, int blocks, {list}) {{"),
     });
     writer.rows();
@@ -66,8 +46,8 @@ pub fn emit(
         source: writer.text,
         entry: name.into(),
         grid: [form.grid(kernel.rows()) as u32, 1, 1],
-        block: [threads as u32, 1, 1],
-        shared_bytes: writer.shared_bytes as u32,
+        block: [BLOCK as u32, 1, 1],
+        shared_bytes: (writer.slots * BLOCK * 8) as u32,
         parameters,
         form,
     })
@@ -94,16 +74,16 @@ pub(super) struct Writer<'a> {
     stages: Vec<usize>,
     /// What some store needs.
     live: Vec<bool>,
-    /// What is kept of each expression.
-    pub(super) kept: Vec<Option<Kept>>,
+    /// What is kept in registers from the pass (by number) that computes it.
+    pub(super) kept: Vec<Option<usize>>,
     /// The pass that stores what is stored at every point.
     pub(super) store_pass: usize,
     /// A buffer whose element at the point is the variable `x`.
     pub(super) held: Option<BufferId>,
     pub(super) text: String,
     indent: usize,
-    /// Bytes of shared memory: for each reduction of a stage a partial result of each thread, and rows that are kept.
-    shared_bytes: usize,
+    /// Arrays of shared memory that a stage uses, at most: one for each of its reductions.
+    pub(super) slots: usize,
     /// Whether an earlier stage of the row has used them.
     pub(super) stage_shared: bool,
 }
@@ -140,12 +120,12 @@ impl<'a> Writer<'a> {
             held: None,
             text: String::new(),
             indent: 0,
-            shared_bytes: 0,
+            slots: 0,
             stage_shared: false,
         };
         writer.together = (0..kernel.body.len()).map(|i| writer.elements(i)).collect();
         writer.store_pass = writer.choose_store_pass();
-        writer.shared_bytes = writer.most_reductions() * form.threads() * 8;
+        writer.slots = writer.most_reductions();
         writer.choose_kept();
         writer
     }
@@ -239,7 +219,7 @@ impl<'a> Writer<'a> {
             self.stores(true).iter().for_each(|&s| needed[self.kernel.stores[s].value.index()] = true);
         }
         for i in (0..needed.len()).rev() {
-            let before = self.kept[i].is_some_and(|k| k.pass < pass);
+            let before = self.kept[i].is_some_and(|p| p < pass);
             needed[i] &= self.varies[i];
             if needed[i] && !before {
                 self.kernel.body[i].expr.operands().iter().for_each(|o| needed[o.index()] = true);
@@ -248,25 +228,21 @@ impl<'a> Writer<'a> {
         (0..needed.len()).filter(|&i| needed[i]).collect()
     }
 
-    /// Keeps loads and costly functions that two passes need, while registers last; loads of a long row in shared memory.
+    /// Keeps loads and costly functions that two passes need, while registers last.
     fn choose_kept(&mut self) {
         let each = self.groups.points();
         if self.last_stage() == 0 || matches!(self.form, Form::Columns { .. }) || each == 0 {
             return;
         }
-        let (mut room, mut seen) = (MOST_KEPT / each, vec![None; self.kernel.body.len()]);
+        let mut room = MOST_KEPT / each;
+        let mut seen: Vec<Option<usize>> = vec![None; self.kernel.body.len()];
         for pass in 0..=self.last_stage() {
             for i in self.closure(pass) {
                 let first = *seen[i].get_or_insert(pass);
-                if first == pass || self.kept[i].is_some() || !costly(&self.kernel.body[i].expr) {
-                    continue;
+                if first < pass && self.kept[i].is_none() && room > 0 && costly(&self.kernel.body[i].expr) {
+                    self.kept[i] = Some(first);
+                    room -= 1;
                 }
-                let place = match room {
-                    0 => self.shared_place(i),
-                    _ => Some(Place::Registers),
-                };
-                room = room.saturating_sub(1);
-                self.kept[i] = place.map(|place| Kept { pass: first, place });
             }
         }
     }
@@ -281,29 +257,11 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Room for a load's row in shared memory.
-    fn shared_place(&mut self, i: usize) -> Option<Place> {
-        let e = &self.kernel.body[i];
-        let bytes = (self.kernel.row_len() * e.dtype.size()).next_multiple_of(16);
-        let fits = self.shared_bytes + bytes <= MOST_KEPT_BYTES;
-        if !matches!(self.form, Form::Block { .. }) || !matches!(e.expr, Expr::Load { .. }) || !fits {
-            return None;
-        }
-        self.shared_bytes += bytes;
-        Some(Place::Shared(self.shared_bytes - bytes))
-    }
-
     fn rows(&mut self) {
         let (form, rows) = (self.form, self.kernel.rows());
         let (index, step) = (self.index, form.rows_per_block());
-        if self.shared_bytes > 0 {
+        if self.slots > 0 {
             self.line("extern __shared__ long long shared[];");
-        }
-        for i in 0..self.kept.len() {
-            if let Some(Kept { place: Place::Shared(byte), .. }) = self.kept[i] {
-                let t = scalar::storage(self.kernel.body[i].dtype);
-                self.line(&format!("{t}* const row{i} = ({t}*)(shared + {});", byte / 8));
-            }
         }
         let (block, blocks) = if self.part { ("block", "blocks") } else { ("blockIdx.x", "gridDim.x") };
         let (block, stride) = (format!("({index}){block}"), format!("({index}){blocks}"));
@@ -317,7 +275,7 @@ impl<'a> Writer<'a> {
                 self.line(&format!("const int lane = threadIdx.x % {WARP};"));
                 self.line(&looped(format!("{block} * {step} + (int)threadIdx.x / {WARP}"), step));
             }
-            Form::Block { .. } => {
+            Form::Block => {
                 self.line("const int lane = threadIdx.x;");
                 self.line(&looped(block, step));
             }
@@ -346,7 +304,7 @@ impl<'a> Writer<'a> {
             }
         }
         self.row_stores();
-        if self.shared_bytes > 0 {
+        if self.slots > 0 {
             // The next row's partial results take the place of this one's.
             self.line("__syncthreads();");
         }
@@ -406,7 +364,7 @@ impl<'a> Writer<'a> {
     fn row_stores(&mut self) {
         let who = match self.form {
             Form::Thread => "",
-            Form::Warp | Form::Block { .. } => "if (lane == 0) ",
+            Form::Warp | Form::Block => "if (lane == 0) ",
             Form::Columns { .. } => "if (inside && lane == 0) ",
         };
         for s in self.stores(false) {

@@ -7,12 +7,10 @@
 //! form computed it.
 
 use super::Buffers;
-use onestep_passes::schedule::{Expr, LoopKernel, TypedExpr};
+use onestep_passes::schedule::{Access, Expr, LoopKernel, TypedExpr};
 
-/// Threads of a block, but for those that take long rows.
+/// Threads of a block.
 pub const BLOCK: usize = 256;
-/// Threads of a block that takes a long row. What it keeps of it leaves room for two blocks on a multiprocessor.
-const LARGE_BLOCK: usize = 512;
 /// Threads of a warp.
 pub const WARP: usize = 32;
 /// Points of a row, without reductions, that is worth a block.
@@ -35,11 +33,8 @@ pub enum Form {
     Thread,
     /// A warp takes a row along which memory is contiguous.
     Warp,
-    /// A block takes such a row, with a thread for each lane.
-    Block {
-        /// Partial results of a row.
-        lanes: usize,
-    },
+    /// A block takes such a row.
+    Block,
     /// A block takes `columns` rows that are neighbours in memory, `256 / columns` threads each: reductions of columns.
     Columns {
         /// Partial results of a row.
@@ -85,8 +80,7 @@ impl Tree {
         let lanes = match n {
             0..=8 => 1,
             9..=1024 => WARP,
-            1025..=16_384 => BLOCK,
-            _ => LARGE_BLOCK,
+            _ => BLOCK,
         };
         let most = if lanes == 1 { 8 } else { 4 };
         let fits = |w: &usize| *w <= most && n.is_multiple_of(*w) && w * lanes <= n;
@@ -100,22 +94,14 @@ impl Form {
         match self {
             Form::Thread => BLOCK,
             Form::Warp => BLOCK / WARP,
-            Form::Block { .. } => 1,
+            Form::Block => 1,
             Form::Columns { columns, .. } => columns,
-        }
-    }
-
-    /// Threads of a block.
-    pub fn threads(self) -> usize {
-        match self {
-            Form::Block { lanes } => lanes,
-            _ => BLOCK,
         }
     }
 
     /// Threads that take a row.
     pub fn threads_per_row(self) -> usize {
-        self.threads() / self.rows_per_block()
+        BLOCK / self.rows_per_block()
     }
 
     /// Neighbouring points of a row of `n` that a thread takes at a time.
@@ -130,7 +116,7 @@ impl Form {
     pub fn shares(self) -> bool {
         match self {
             Form::Thread | Form::Warp => false,
-            Form::Block { .. } | Form::Columns { .. } => self.threads_per_row() > 1,
+            Form::Block | Form::Columns { .. } => self.threads_per_row() > 1,
         }
     }
 
@@ -144,9 +130,9 @@ impl Form {
 pub fn arrange(mut k: LoopKernel, cut: Cut, buffers: Buffers<'_>) -> (LoopKernel, Form) {
     let reduces = k.body.iter().any(|e| matches!(e.expr, Expr::Reduce(..)));
     if k.extents.len() == k.parallel && !reduces {
-        if let Some(lanes) = lanes_of_rows(&k) {
+        if has_long_rows(&k) {
             k.parallel -= 1;
-            return (k, Form::Block { lanes });
+            return (k, Form::Block);
         }
         return (in_groups(k, buffers), Form::Thread);
     }
@@ -185,7 +171,7 @@ pub fn arrange_rows(mut k: LoopKernel, cut: Cut) -> (LoopKernel, Form) {
             (k, Form::Columns { lanes, columns })
         }
         _ if lanes == WARP => (k, Form::Warp),
-        _ => (k, Form::Block { lanes }),
+        _ => (k, Form::Block),
     }
 }
 
@@ -197,25 +183,29 @@ fn columns(rows: usize, lanes: usize) -> usize {
     [widest, WARP].into_iter().find(enough).unwrap_or(FEWEST_COLUMNS)
 }
 
-/// Where no axis is reduced but the last is long, and something is loaded that all its points share: lanes for a block that takes
-/// them as a row, and so loads and computes that once.
-fn lanes_of_rows(k: &LoopKernel) -> Option<usize> {
-    let (&n, outer) = k.extents.split_last()?;
+/// Whether the last axis is long and its points share something that is loaded: a block that takes them as a row loads and
+/// computes that once.
+fn has_long_rows(k: &LoopKernel) -> bool {
+    let Some((&n, outer)) = k.extents.split_last() else { return false };
     let shared = |e: &TypedExpr| match &e.expr {
         Expr::Load { access, .. } => access.place.coefs.last() == Some(&0),
         _ => false,
     };
-    (n >= LONG_ROW && !outer.is_empty() && k.body.iter().any(shared)).then(|| Tree::of(n).lanes)
+    n >= LONG_ROW && !outer.is_empty() && k.body.iter().any(shared)
 }
 
-/// Cuts the last axis in groups, so many points that those of the widest operand along it are 16 bytes.
+/// Cuts the last axis in groups, so many points that those of the widest operand that is not read again and again are 16 bytes.
 fn in_groups(mut k: LoopKernel, buffers: Buffers<'_>) -> LoopKernel {
     let loads = k.body.iter().filter_map(|e| match &e.expr {
         Expr::Load { access, .. } => Some(access),
         _ => None,
     });
-    let along = loads.chain(k.stores.iter().map(|s| &s.access)).filter(|a| a.place.coefs.last() == Some(&1));
-    let widest = along.map(|a| (buffers.dtype)(a.buffer).size()).max();
+    let streams = |a: &&Access| match a.place.coefs.split_last() {
+        Some((&step, outer)) => step == 1 && (outer.is_empty() || outer.iter().any(|&c| c != 0)),
+        None => false,
+    };
+    let all = loads.chain(k.stores.iter().map(|s| &s.access)).filter(streams);
+    let widest = all.map(|a| (buffers.dtype)(a.buffer).size()).max();
     let (Some(widest), Some(&extent)) = (widest, k.extents.last()) else { return k };
     let fits = |w: &usize| w * widest <= GROUP_BYTES && extent.is_multiple_of(*w) && extent > 0;
     let Some(width) = [8, 4, 2].into_iter().find(fits) else { return k };

@@ -36,7 +36,7 @@ pub const COMPILE_OPTIONS: &[&str] =
 /// Bytes of which the address of an allocation is a multiple.
 pub const ALIGNED: usize = 256;
 
-/// The most reductions of one stage: 48 KiB of shared memory, or 96 for long rows.
+/// The most reductions of one stage: 48 KiB of shared memory.
 pub const MOST_REDUCTIONS: usize = 48 * 1024 / (group::BLOCK * 8);
 
 /// A kernel's text and how to launch it.
@@ -98,12 +98,6 @@ pub struct Buffers<'a> {
     pub dtype: &'a dyn Fn(BufferId) -> DType,
     /// Bytes, up to 256, of which its address is a multiple.
     pub aligned: &'a dyn Fn(BufferId) -> usize,
-}
-
-/// Threads of a block of a kernel: those that share a launch have the same number.
-pub(crate) fn threads(part: &Part, buffers: Buffers<'_>) -> Result<usize, RenderError> {
-    check::kernel(&part.kernel, buffers.dtype)?;
-    Ok(part.arranged(buffers).1.threads())
 }
 
 /// Renders `kernel` as the CUDA function `name`, over buffers at multiples of 256 bytes. `dtype_of` gives the dtype of each buffer that the kernel names.

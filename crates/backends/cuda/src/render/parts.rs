@@ -47,13 +47,12 @@ pub struct Parts {
     pub parameters: Vec<BufferId>,
 }
 
-/// Renders `list`, which have blocks of one size, as the CUDA function `name`. The text names no buffer: it is the same for equal
-/// kernels over others.
+/// Renders `list` as the CUDA function `name`. The text names no buffer: it is the same for equal kernels over others.
 pub fn render_parts(list: &[Part], buffers: Buffers<'_>, name: &str) -> Result<Parts, RenderError> {
     let mut parameters: Vec<BufferId> = vec![];
     let (mut functions, mut called) = (String::new(), Vec::<Called>::new());
     let mut known: HashMap<String, usize> = HashMap::new();
-    let (mut threads, mut shared_bytes) = (BLOCK as u32, 0);
+    let mut shared_bytes = 0;
     for Part { kernel, cut } in list {
         let (kernel, names) = numbered(kernel);
         let numbered = Buffers {
@@ -77,7 +76,6 @@ pub fn render_parts(list: &[Part], buffers: Buffers<'_>, name: &str) -> Result<P
             format!("p{place}")
         });
         called[which].calls.push(arguments.collect());
-        threads = part.block[0];
         shared_bytes = shared_bytes.max(part.shared_bytes);
     }
     let (mut grid, mut calls) = (0, String::new());
@@ -92,7 +90,7 @@ pub fn render_parts(list: &[Part], buffers: Buffers<'_>, name: &str) -> Result<P
         .map(|(i, b)| format!("{}* p{i}", scalar::storage((buffers.dtype)(*b))))
         .collect();
     let source = format!(
-        "{}{functions}extern \"C\" __global__ void __launch_bounds__({threads}) {name}({}) {{\n  const int block = (int)blockIdx.x;\n{calls}}}\n",
+        "{}{functions}extern \"C\" __global__ void __launch_bounds__({BLOCK}) {name}({}) {{\n  const int block = (int)blockIdx.x;\n{calls}}}\n",
         prelude::of(&functions),
         list.join(", ")
     );

@@ -5,15 +5,15 @@
 //! a group stand before its stores.
 
 use super::Buffers;
-use super::emit::{Kept, Place, Writer};
+use super::emit::Writer;
 use super::group::{Cut, Form, Tree};
 use super::scalar;
 use onestep_passes::schedule::{Access, Affine, Bound, Expr, LoopKernel};
 
 /// Bytes that one instruction reads or writes, at most.
 const MOST_BYTES: usize = 16;
-/// Groups of a thread from which its loop is unrolled in part, and how far: loads of several groups are under way at a time.
-const MANY_GROUPS: usize = 4;
+/// Groups whose loads are under way at a time, where a thread takes as many and stores nothing between.
+const UNROLLED: usize = 8;
 
 /// How a thread takes the points of a row.
 #[derive(Clone, Copy)]
@@ -89,7 +89,7 @@ impl Writer<'_> {
     pub(super) fn points(&mut self, pass: usize, fold: impl Fn(&mut Self)) {
         let stores = if pass == self.store_pass { self.stores(true) } else { vec![] };
         let groups = self.groups;
-        let opened = self.open_groups(pass);
+        let opened = self.open_groups(pass, !stores.is_empty());
         let axes = self.kernel.parallel..self.kernel.extents.len();
         if groups.width == 1 || groups.neighbours {
             self.axes(axes.clone(), "r");
@@ -123,18 +123,16 @@ impl Writer<'_> {
     }
 
     /// Opens the loop over the thread's groups, of which `r` is the first point; the number of scopes to close.
-    fn open_groups(&mut self, pass: usize) -> usize {
+    fn open_groups(&mut self, pass: usize, stores: bool) -> usize {
         let (groups, threads, index) = (self.groups, self.groups.lanes, self.index);
-        let here = Some(Kept { pass, place: Place::Registers });
         for i in 0..self.kept.len() {
-            if self.kept[i] != here {
+            if self.kept[i] != Some(pass) {
                 continue;
             }
             let t = scalar::c_type(self.kernel.body[i].dtype);
             self.line(&format!("{t} k{i}[{}];", groups.points()));
         }
-        let registers = |k: Kept| k.place == Place::Registers;
-        let taken = self.closure(pass).iter().any(|&i| self.kept[i].is_some_and(registers));
+        let taken = self.closure(pass).iter().any(|&i| self.kept[i].is_some());
         let lane = match self.cut {
             Cut::Lanes => "i0",
             _ if threads == 1 => "0",
@@ -155,8 +153,8 @@ impl Writer<'_> {
         if taken {
             // Unrolled, so that what is kept is in registers.
             self.line("#pragma unroll");
-        } else if groups.each >= MANY_GROUPS {
-            self.line(&format!("#pragma unroll {MANY_GROUPS}"));
+        } else if groups.each >= UNROLLED && !stores {
+            self.line(&format!("#pragma unroll {UNROLLED}"));
         }
         self.line(&format!("for ({index} g = 0; g < {}; ++g) {{", groups.each));
         self.line(&format!("const {index} r = {begin}{};", first(&format!("{lane} + g * {threads}"))));
@@ -196,16 +194,7 @@ impl Writer<'_> {
             let e = &self.kernel.body[i];
             let Expr::Load { access, bounds, fill } = &e.expr else { continue };
             let (t, together) = (scalar::storage(e.dtype), self.together[i]);
-            if together == 1 {
-                continue;
-            }
-            let kept = self.kept[i];
-            if let Some(kept) = kept.filter(|k| k.pass < pass) {
-                if kept.place != Place::Registers {
-                    self.line(&format!(
-                        "const Group<{t}, {width}> l{i} = load_group<{width}, {together}>(row{i} + r);"
-                    ));
-                }
+            if together == 1 || self.kept[i].is_some_and(|p| p < pass) {
                 continue;
             }
             let at = self.affine(&access.place);
@@ -219,9 +208,6 @@ impl Writer<'_> {
                 }
             };
             self.line(&format!("const Group<{t}, {width}> l{i} = {value};"));
-            if kept.is_some_and(|k| k.place != Place::Registers) {
-                self.line(&format!("store_group<{together}>(row{i} + r, l{i});"));
-            }
         }
     }
 
@@ -262,35 +248,19 @@ impl Writer<'_> {
 
     /// The values that a pass needs at a point, computed or taken from where they were kept.
     pub(super) fn point_values(&mut self, pass: usize) {
-        let point = |group: &str| match self.groups.width {
-            1 => group.to_string(),
-            width if group == "g" => format!("g * {width} + v"),
-            _ => format!("{group} + v"),
+        let at = match self.groups.width {
+            1 => "g".into(),
+            width => format!("g * {width} + v"),
         };
-        let (number, r) = (point("g"), point("r"));
         for i in self.closure(pass) {
-            let dtype = self.kernel.body[i].dtype;
-            let t = scalar::c_type(dtype);
-            // What is read as a group is kept as one.
-            let grouped = self.in_group && self.together[i] > 1;
             match self.kept[i] {
-                Some(Kept { pass: p, place: Place::Registers }) if p < pass => {
-                    self.line(&format!("const {t} e{i} = k{i}[{number}];"));
+                Some(p) if p < pass => {
+                    let t = scalar::c_type(self.kernel.body[i].dtype);
+                    self.line(&format!("const {t} e{i} = k{i}[{at}];"));
                 }
-                Some(Kept { pass: p, place: Place::Shared(_) }) if p < pass && !grouped => {
-                    let value = scalar::from_storage(dtype, &format!("row{i}[{r}]"));
-                    self.line(&format!("const {t} e{i} = {value};"));
-                }
-                Some(Kept { pass: p, place }) if p == pass => {
+                Some(p) if p == pass => {
                     self.value(i);
-                    match place {
-                        Place::Registers => self.line(&format!("k{i}[{number}] = e{i};")),
-                        Place::Shared(_) if grouped => {}
-                        Place::Shared(_) => {
-                            let value = scalar::to_storage(dtype, &format!("e{i}"));
-                            self.line(&format!("row{i}[{r}] = {value};"));
-                        }
-                    }
+                    self.line(&format!("k{i}[{at}] = e{i};"));
                 }
                 _ => self.value(i),
             }

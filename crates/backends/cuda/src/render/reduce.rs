@@ -1,7 +1,7 @@
 //! The text of a reduction pass: each thread's partial results, then the tree that [`group`](super::group) describes.
 
 use super::emit::Writer;
-use super::group::{Form, Tree, WARP};
+use super::group::{BLOCK, Form, Tree, WARP};
 use super::scalar;
 use onestep_ir::DType;
 use onestep_ir::ops::ReduceKind;
@@ -20,13 +20,13 @@ impl Writer<'_> {
         match self.form {
             Form::Thread => {}
             Form::Warp => reductions.iter().for_each(|r| self.halves(r, WARP / 2)),
-            Form::Block { lanes } => {
+            Form::Block => {
                 self.share(reductions);
                 // Lanes equal modulo 32, in order. Every warp does the same and so knows the result.
                 for r in reductions {
                     let part = |w: &str| format!("s{}[{w}lane % {WARP}]", r.0);
                     self.line(&format!("p{} = {};", r.0, part("")));
-                    self.line(&format!("for (int w = 1; w < {}; ++w) {{", lanes / WARP));
+                    self.line(&format!("for (int w = 1; w < {}; ++w) {{", BLOCK / WARP));
                     self.fold(r, &part(&format!("w * {WARP} + ")));
                     self.close();
                 }
@@ -170,7 +170,7 @@ impl Writer<'_> {
         }
         self.stage_shared = true;
         for (slot, (i, _, _, dtype)) in reductions.iter().enumerate() {
-            let (t, at) = (scalar::c_type(*dtype), slot * self.form.threads());
+            let (t, at) = (scalar::c_type(*dtype), slot * BLOCK);
             self.line(&format!("{t}* const s{i} = ({t}*)(shared + {at});"));
             self.line(&format!("s{i}[threadIdx.x] = p{i};"));
         }
