@@ -2,7 +2,7 @@
 
 mod support;
 
-use onestep_autodiff::{gradients, vjp};
+use onestep_autodiff::{gradients, jvp, vjp};
 use onestep_ir::interp::{Mode, run};
 use onestep_ir::{Array, DType, Dense, GraphBuilder, Tensor};
 use std::collections::BTreeMap;
@@ -22,6 +22,23 @@ fn slopes_of(inputs: &[&[f64]], cotangent: f64, build: &Build) -> Vec<Vec<f64>> 
         inputs.iter().map(|x| Dense::from_reals(DType::F32, &[x.len()], x.to_vec())).collect();
     let outcome = run(&g.build().unwrap(), &fed, &BTreeMap::new(), Mode::Declared).unwrap();
     outcome.outputs.iter().map(|d| d.reals().to_vec()).collect()
+}
+
+/// Rounding by chance is differentiated as its mean, the number itself, in both modes.
+#[test]
+fn rounding_by_chance_has_the_slope_of_its_mean() {
+    let g = GraphBuilder::new("rounded");
+    let (x, bits) = (g.input("x", DType::F32, [3]), g.input("bits", DType::U32, [3]));
+    let y = x.round_stochastic(bits);
+    let thrice = y.cast(DType::F32) * 3.0;
+    g.output("pulled", gradients(&g, thrice.sum_all(), &[x]).unwrap()[0].unwrap());
+    let tangent = g.full(DType::F32, [3], 0.5);
+    g.output("pushed", jvp(&g, &[thrice], &[(x, tangent)]).unwrap()[0].unwrap());
+    let x = Dense::from_reals(DType::F32, &[3], vec![1.001, -0.3, 0.0]);
+    let bits = Dense::from_ints(DType::U32, &[3], vec![0, 1 << 31, (1 << 32) - 1]);
+    let outcome = run(&g.build().unwrap(), &[x, bits], &BTreeMap::new(), Mode::Declared).unwrap();
+    let found: Vec<&[f64]> = outcome.outputs.iter().map(|d| d.reals()).collect();
+    assert_eq!(found, [[3.0; 3], [1.5; 3]]);
 }
 
 #[test]
