@@ -37,7 +37,8 @@ fn main() -> ExitCode {
         let start = Instant::now();
         let (samples, refused) = cases::samples();
         println!("ops that are refused: {}", refused.join(", "));
-        let mut all = vec![cases::classifier(32, 256), cases::classifier(128, 256)];
+        let mut all =
+            vec![cases::classifier(32, 256), cases::classifier(128, 256), cases::classifier(37, 100)];
         all.extend(cases::large());
         if word("quick") {
             all.extend(samples.into_iter().step_by(7));
