@@ -168,17 +168,3 @@ fn training_steps_of_models() {
         assert!(arena <= 1.05 * live, "{name}: arena {arena}, live {live}");
     }
 }
-
-/// Where storage is to spare, no two buffers share any; an arena that is larger is packed as ever.
-#[test]
-fn small_arenas_do_not_share_storage() {
-    use onestep_passes::pipeline::{Options, compile};
-    use onestep_passes::plan::{PlanOptions, plan};
-    let options =
-        |spare| Options { plan: PlanOptions { spare, ..PlanOptions::default() }, ..Options::default() };
-    let of = |spare| compile(&models::mlp(64), &onestep_cpu::CpuTarget, &options(spare)).unwrap();
-    let (packed, spared, short) = (of(0), of(1 << 30), of(1 << 10));
-    let apart = plan(&spared.schedule, &PlanOptions { reuse: false, ..PlanOptions::default() }).unwrap();
-    assert_eq!((&spared.plan, &short.plan), (&apart, &packed.plan));
-    assert!(packed.plan.arena_bytes < apart.arena_bytes);
-}

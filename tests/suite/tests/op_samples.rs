@@ -132,8 +132,11 @@ fn every_op_of_integers_in_every_integer_dtype() {
     if part() != (0, 1) {
         return;
     }
-    let of =
-        |dtype: &str| seen.iter().filter(|(_, d)| *d == dtype).map(|(name, _)| *name).collect::<Vec<_>>();
+    // Bits are read anew between dtypes of one size alone, and there is none of 8 bits beside the integers.
+    let counts = |name: &str, d: &str, dtype: &str| d == dtype && name != "bitcast";
+    let of = |dtype: &str| {
+        seen.iter().filter(|(name, d)| counts(name, d, dtype)).map(|(name, _)| *name).collect::<Vec<_>>()
+    };
     for dtype in ["u8", "u32", "i64"] {
         assert_eq!(of("i8").len(), of(dtype).len(), "{:?}, {dtype} {:?}", of("i8"), of(dtype));
     }

@@ -8,6 +8,7 @@ use onestep_ir::{DType, Graph, GraphBuilder, Init, Op, Role, ScanOptions, Shape,
 use onestep_optim::{AdamW, Params, StepOptions, Storage, training_step};
 use onestep_passes::Target;
 use onestep_passes::pipeline::{Compiled, Options, compile};
+use onestep_passes::plan::{PlanOptions, plan};
 
 fn compiled(graph: &Graph) -> Compiled {
     compile(graph, &CudaTarget, &Options::default()).unwrap()
@@ -295,4 +296,23 @@ fn too_many_iterations_are_refused_by_name() {
     let CudaError::Kernel { source, .. } = &error else { panic!("{error}") };
     assert!(matches!(**source, CudaError::TooManySteps { .. }), "{error}");
     assert!(error.to_string().contains("run its iterations in several calls"), "{error}");
+}
+
+/// In an arena of a few megabytes no two buffers share storage, so that memory adds nothing to the order of values; a larger
+/// one is packed as ever.
+#[test]
+fn small_arenas_do_not_share_storage() {
+    for (size, shares) in [(64, false), (2048, true)] {
+        let g = GraphBuilder::new("chain");
+        let mut x = g.input("x", DType::F32, [size, size]);
+        for _ in 0..4 {
+            x = x.matmul(x);
+        }
+        g.output("y", x);
+        let c = compiled(&g.build().unwrap());
+        let options =
+            PlanOptions { reuse: false, alignment: CudaTarget.alignment(), ..PlanOptions::default() };
+        let apart = plan(&c.schedule, &options).unwrap();
+        assert_eq!(c.plan.arena_bytes < apart.arena_bytes, shares, "{size}");
+    }
 }

@@ -148,6 +148,7 @@ pub fn large() -> Vec<Case> {
         (1, 8, 9, 2100),
         (40, 24, 16, 12),
         (1, 1, 1, 6),
+        (1, 3, 2100, 20),
     ] {
         for (transpose_a, transpose_b) in [(false, true), (true, false), (false, false)] {
             let op = Matmul { transpose_a, transpose_b, dtype: DType::F32 };

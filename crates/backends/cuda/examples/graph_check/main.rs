@@ -84,7 +84,10 @@ fn main() -> ExitCode {
 fn others(quick: bool) -> Vec<Case> {
     let (samples, refused) = cases::samples();
     println!("ops that are refused: {}", refused.join(", "));
-    let mut all = vec![cases::classifier(32, 256), cases::classifier(128, 256)];
+    let mut all = [(32, 256), (128, 256), (37, 100)]
+        .map(|(n, h)| cases::classifier(n, h))
+        .into_iter()
+        .collect::<Vec<_>>();
     all.extend(cases::large());
     all.extend([1, 5].map(cases::gated));
     if quick {

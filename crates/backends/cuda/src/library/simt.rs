@@ -41,8 +41,10 @@ const SHAPES: [Shape; 6] = [
 /// left factor's rows and the right factor's columns.
 fn fits([batch, rows, columns, depth]: [usize; 4], strides: [[usize; 3]; 2]) -> bool {
     let work = [batch, rows, columns, depth].iter().try_fold(1usize, |p, &n| p.checked_mul(n));
-    let far = |lines: usize, [_, line, k]: [usize; 3]| (lines * line).saturating_add(depth * k);
-    let largest = far(rows, strides[0]).max(far(columns, strides[1])).max(batch * rows * columns);
+    let far = |lines: usize, [_, line, k]: [usize; 3]| {
+        lines.saturating_mul(line).saturating_add(depth.saturating_mul(k))
+    };
+    let largest = far(rows, strides[0]).max(far(columns, strides[1]));
     work.is_some_and(|w| 0 < w && w <= MOST_WORK) && largest < MOST_INDEX
 }
 
@@ -121,11 +123,13 @@ impl Factor {
     }
 }
 
-/// The largest tiles of which there are enough, or the smallest, but of whole rows if those are short.
+/// The largest tiles of which there are enough, and that the matrix fills by half at least; or the smallest, but of whole rows
+/// if those are short.
 fn shape([batch, rows, columns, _]: [usize; 4]) -> Shape {
-    let tiles = |s: &&Shape| batch * rows.div_ceil(s.tile[0]) * columns.div_ceil(s.tile[1]);
+    let tiles = |s: &Shape| batch * rows.div_ceil(s.tile[0]) * columns.div_ceil(s.tile[1]);
+    let filled = |s: &Shape| s.tile[0] < 2 * rows.max(8) && s.tile[1] < 2 * columns.max(8);
     let least = if columns <= 8 || columns > 16 { SHAPES.len() - 1 } else { SHAPES.len() - 2 };
-    *SHAPES.iter().find(|s| tiles(s) >= ENOUGH).unwrap_or(&SHAPES[least])
+    *SHAPES.iter().find(|s| filled(s) && tiles(s) >= ENOUGH).unwrap_or(&SHAPES[least])
 }
 
 /// The product with its epilogue. `out` is the product's buffer.
