@@ -29,11 +29,11 @@ const FEWEST_COLUMNS: usize = 8;
 /// How the work of a kernel is laid out over threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
-    /// A thread takes a row: kernels without reduced axes, and the shortest rows.
+    /// A thread takes a row: the shortest rows, and a group of points of kernels without reduced axes.
     Thread,
     /// A warp takes a row along which memory is contiguous.
     Warp,
-    /// A block takes such a row.
+    /// A block takes such a row, or a long one of a kernel without reduced axes.
     Block,
     /// A block takes `columns` rows that are neighbours in memory, `256 / columns` threads each: reductions of columns.
     Columns {

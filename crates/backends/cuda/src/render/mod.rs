@@ -100,7 +100,8 @@ pub struct Buffers<'a> {
     pub aligned: &'a dyn Fn(BufferId) -> usize,
 }
 
-/// Renders `kernel` as the CUDA function `name`, over buffers at multiples of 256 bytes. `dtype_of` gives the dtype of each buffer that the kernel names.
+/// Renders `kernel` as the CUDA function `name`, over buffers at multiples of 256 bytes. `dtype_of` gives the dtype of each buffer
+/// that the kernel names.
 pub fn render(
     kernel: &LoopKernel,
     dtype_of: &dyn Fn(BufferId) -> DType,
