@@ -23,7 +23,7 @@ pub enum Source {
     /// A training step, which gives a loss.
     Step(Box<TrainingStep>),
     /// A graph that continues a text by itself, a token a call, up to the model's context.
-    Writer(Graph, usize),
+    Writer(Box<Graph>, usize),
 }
 
 /// What bounds the time of a call.
@@ -40,7 +40,7 @@ impl Source {
     pub fn graph(self) -> Result<Graph, Error> {
         match self {
             Source::Step(step) => step.graph(),
-            Source::Writer(graph, _) => Ok(graph),
+            Source::Writer(graph, _) => Ok(*graph),
         }
     }
 
@@ -136,5 +136,5 @@ fn writer(name: &'static str, model: &Llama) -> Result<Work, CommandError> {
         ty.numel() * ty.dtype.size()
     });
     let cost = Cost::Weights(bytes.sum::<usize>() as f64);
-    Ok(Work { name, batch: 1, source: Source::Writer(graph, model.context), inputs: vec![], cost })
+    Ok(Work { name, batch: 1, source: Source::Writer(Box::new(graph), model.context), inputs: vec![], cost })
 }

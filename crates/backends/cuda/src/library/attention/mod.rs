@@ -127,7 +127,7 @@ impl<'a> Problem<'a> {
         // An iteration of a scan may put it at any element.
         let bytes = if matches!(at.space, Space::Body(_)) { 2 } else { at.offset | 16 };
         let [b, h, t, d] = strides;
-        let aligned = 1 << (bytes | (b | h | t) * 2).trailing_zeros();
+        let aligned = 1 << (bytes | ((b | h | t) * 2)).trailing_zeros();
         View { name, strides, aligned: if d <= 1 { aligned } else { 2 } }
     }
 
