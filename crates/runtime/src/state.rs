@@ -9,7 +9,6 @@
 
 mod adopt;
 mod bind;
-mod first;
 mod rows;
 mod whole;
 
@@ -18,7 +17,7 @@ pub use bind::Binding;
 use crate::Error;
 use crate::buffer::Buffer;
 use bind::Declared;
-use onestep_ir::{Array, DType, Graph, StatePort, nearest};
+use onestep_ir::{Array, DType, Graph, nearest};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -172,8 +171,14 @@ impl State {
 
     /// Adds what a graph needs and this state lacks, with the first values that the graph declares, drawn from `seed`.
     pub fn initialise(&mut self, graph: &Graph, seed: u64) -> Result<(), Error> {
-        let lacking: Vec<&StatePort> = graph.states.iter().filter(|s| !self.contains(&s.name)).collect();
-        first::values(graph, &lacking, seed, &mut |name, array| self.set(name, &array))
+        for s in &graph.states {
+            if !self.contains(&s.name) {
+                let ty = graph.ty(s.value);
+                let array = s.init.array(ty.dtype, &ty.sizes(), seed, &s.name)?;
+                self.set(&s.name, &array);
+            }
+        }
+        Ok(())
     }
 
     /// Writes every tensor to a safetensors file: beside it first, then renamed, so that a file of this name is whole at
