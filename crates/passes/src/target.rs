@@ -37,6 +37,12 @@ pub trait Target {
         16_384
     }
 
+    /// Whether a kernel had better reduce rows that are longer than that in several stages, where there are so many of them,
+    /// than leave each stage to a kernel of its own.
+    fn stages_long_rows(&self, _rows: usize) -> bool {
+        false
+    }
+
     /// Alignment of buffers in the arena, in bytes.
     fn alignment(&self) -> usize {
         64

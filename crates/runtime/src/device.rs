@@ -148,7 +148,7 @@ impl Device {
         match &self.kind {
             Kind::Cpu(_) => &CpuTarget,
             Kind::Own(driver) => driver.target(),
-            Kind::Offline => &CudaTarget,
+            Kind::Offline => &CudaTarget::HOPPER,
         }
     }
 

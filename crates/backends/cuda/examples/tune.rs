@@ -5,7 +5,6 @@
 //! cargo run --release -p onestep-cuda --features device --example tune -- step.onestep
 //! ```
 
-use onestep_cuda::CudaTarget;
 use onestep_cuda::code::Product;
 use onestep_cuda::device::CudaDevice;
 use onestep_cuda::lower::lower;
@@ -16,9 +15,9 @@ use std::error::Error;
 fn main() -> Result<(), Box<dyn Error>> {
     let file = std::env::args().nth(1).ok_or("usage: tune GRAPH")?;
     let graph = Graph::parse(&std::fs::read_to_string(&file)?)?;
-    let compiled = compile(&graph, &CudaTarget, &Options::default())?;
-    let code = lower(&compiled.schedule, &compiled.plan, &|_| true)?;
     let device = CudaDevice::open(0)?;
+    let compiled = compile(&graph, device.target(), &Options::default())?;
+    let code = lower(&compiled.schedule, &compiled.plan, &|_| true)?;
     // Places differ from layer to layer, and so do not count.
     let shape = |p: &Product| (p.sizes, p.dtype, p.result, p.lhs.1, p.rhs.1, p.aligned);
     let (mut before, mut after) = (0.0, 0.0);

@@ -1,13 +1,29 @@
 //! What CUDA takes, for the passes.
 
 use crate::library;
+use crate::render::split::MANY_ROWS;
 use onestep_ir::{DType, Op, Type};
 use onestep_passes::Target;
 use onestep_passes::schedule::{LoopKernel, MatmulKernel};
 
-/// The description of an NVIDIA GPU of the Hopper generation.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct CudaTarget;
+/// The description of an NVIDIA GPU, of compute capability 8.0 at least.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CudaTarget {
+    /// Whether it has the products of a warpgroup that the attention kernels are made of; else attention is taken apart.
+    warpgroups: bool,
+}
+
+impl CudaTarget {
+    /// A GPU of the Hopper generation.
+    pub const HOPPER: CudaTarget = CudaTarget { warpgroups: true };
+    /// Any other one.
+    pub const OTHER: CudaTarget = CudaTarget { warpgroups: false };
+
+    /// The GPU of an architecture, such as `sm_90a`.
+    pub fn of(architecture: &str) -> &'static CudaTarget {
+        if architecture == "sm_90a" { &CudaTarget::HOPPER } else { &CudaTarget::OTHER }
+    }
+}
 
 impl Target for CudaTarget {
     fn name(&self) -> &'static str {
@@ -18,7 +34,7 @@ impl Target for CudaTarget {
         let dtypes: Vec<DType> = operands.iter().map(|t| t.dtype).collect();
         matches!(op, Op::Scan(_))
             || library::accepts(op, &dtypes)
-            || library::attention::accepts(op, operands)
+            || self.warpgroups && library::attention::accepts(op, operands)
     }
 
     fn takes_strided(&self, op: &Op, _: usize) -> bool {
@@ -45,53 +61,13 @@ impl Target for CudaTarget {
         8 << 20
     }
 
+    /// Where they need not be cut among blocks, the second stage finds them in the cache.
+    fn stages_long_rows(&self, rows: usize) -> bool {
+        rows >= MANY_ROWS
+    }
+
     /// Addresses that a warp reads together begin at multiples of this.
     fn alignment(&self) -> usize {
         256
-    }
-}
-
-impl CudaTarget {
-    /// The description of a GPU of this architecture, such as `sm_90a`.
-    pub fn of(architecture: &str) -> &'static dyn Target {
-        if architecture == "sm_90a" { &CudaTarget } else { &OtherTarget }
-    }
-}
-
-/// The description of any other one, of compute capability 8.0 at least: it lacks Hopper's products of a warpgroup, so attention is
-/// taken apart there.
-struct OtherTarget;
-
-impl Target for OtherTarget {
-    fn name(&self) -> &'static str {
-        CudaTarget.name()
-    }
-
-    fn accepts(&self, op: &Op, operands: &[Type]) -> bool {
-        CudaTarget.accepts(op, operands) && !matches!(op, Op::Attention(_) | Op::AttentionGrad(_))
-    }
-
-    fn takes_strided(&self, op: &Op, operand: usize) -> bool {
-        CudaTarget.takes_strided(op, operand)
-    }
-
-    fn computes_in(&self, dtype: DType) -> bool {
-        CudaTarget.computes_in(dtype)
-    }
-
-    fn takes_epilogue(&self, matmul: &MatmulKernel, epilogue: &LoopKernel) -> bool {
-        CudaTarget.takes_epilogue(matmul, epilogue)
-    }
-
-    fn recomputes(&self, operations: usize, functions: usize, loaded: usize, own: usize) -> bool {
-        CudaTarget.recomputes(operations, functions, loaded, own)
-    }
-
-    fn spare_bytes(&self) -> usize {
-        CudaTarget.spare_bytes()
-    }
-
-    fn alignment(&self) -> usize {
-        CudaTarget.alignment()
     }
 }

@@ -11,7 +11,7 @@ use onestep_passes::pipeline::{Compiled, Options, compile};
 use onestep_passes::plan::{PlanOptions, plan};
 
 fn compiled(graph: &Graph) -> Compiled {
-    compile(graph, &CudaTarget, &Options::default()).unwrap()
+    compile(graph, &CudaTarget::HOPPER, &Options::default()).unwrap()
 }
 
 #[test]
@@ -19,7 +19,7 @@ fn library_ops_have_kernels_and_composites_are_taken_apart() {
     let mut accepted: Vec<&str> = vec![];
     for sample in Op::samples() {
         let types: Vec<_> = sample.operands.iter().map(|(ty, _)| ty.clone()).collect();
-        if CudaTarget.accepts(&sample.op, &types) {
+        if CudaTarget::HOPPER.accepts(&sample.op, &types) {
             accepted.push(sample.op.rule().name());
         }
     }
@@ -311,7 +311,7 @@ fn small_arenas_do_not_share_storage() {
         g.output("y", x);
         let c = compiled(&g.build().unwrap());
         let options =
-            PlanOptions { reuse: false, alignment: CudaTarget.alignment(), ..PlanOptions::default() };
+            PlanOptions { reuse: false, alignment: CudaTarget::HOPPER.alignment(), ..PlanOptions::default() };
         let apart = plan(&c.schedule, &options).unwrap();
         assert_eq!(c.plan.arena_bytes < apart.arena_bytes, shares, "{size}");
     }

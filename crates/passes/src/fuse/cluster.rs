@@ -191,7 +191,7 @@ impl<'a, 'g> Clusters<'a, 'g> {
         // The other readers' clusters may become one with it, also those that could not take the node by themselves.
         for id in wanted.into_iter().filter(|id| home.is_some_and(|h| h != *id)) {
             let Some(first) = home else { break };
-            if self.path(first, id) || self.path(id, first) {
+            if self.path(first, id) || self.path(id, first) || self.stages_apart(first, id) {
                 continue;
             }
             if let Some(join) = self.joining(at, id, &[first]) {

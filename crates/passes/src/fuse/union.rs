@@ -138,6 +138,19 @@ impl Clusters<'_, '_> {
         }
     }
 
+    /// Whether two clusters reduce long rows, one after the other, that the target would not go over again.
+    pub fn stages_apart(&self, one: usize, two: usize) -> bool {
+        let (c1, c2) = (&self.list[one], &self.list[two]);
+        let row: usize = c1.reduced.iter().map(|&d| c1.extents[d]).product();
+        let rows = c1.extents.iter().product::<usize>().checked_div(row).unwrap_or(0);
+        let target = self.a.target;
+        !c1.reduced.is_empty()
+            && !c2.reduced.is_empty()
+            && row > target.max_row()
+            && !target.stages_long_rows(rows)
+            && (self.direct(one, two) || self.direct(two, one))
+    }
+
     /// Whether any path leads from a cluster to another.
     fn direct(&self, from: usize, to: usize) -> bool {
         self.list[from].members.keys().any(|&at| self.readers[at].iter().any(|r| self.of[r.at] == Some(to)))

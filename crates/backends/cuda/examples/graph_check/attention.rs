@@ -40,7 +40,8 @@ impl Setting {
     /// A program to be timed: the interpreter would take minutes.
     fn timed(&self, name: &str) -> Case {
         let (graph, inputs) = self.program(name);
-        let compiled = compile(&graph, &CudaTarget, &Options::default()).expect("every op has a kernel");
+        let compiled =
+            compile(&graph, &CudaTarget::HOPPER, &Options::default()).expect("every op has a kernel");
         Case { name: name.into(), compiled, inputs, states: vec![], wants: vec![], tolerance: 0.0 }
     }
 

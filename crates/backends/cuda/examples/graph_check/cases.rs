@@ -38,7 +38,7 @@ impl Case {
         state: BTreeMap<Arc<str>, Array>,
         tolerance: f64,
     ) -> Result<Case, String> {
-        let compiled = match compile(graph, &CudaTarget, &Options::default()) {
+        let compiled = match compile(graph, &CudaTarget::HOPPER, &Options::default()) {
             Ok(c) => c,
             Err(CompileError::Unsupported { op, .. }) => return Err(op),
             Err(e) => panic!("{name}: {e}\n{graph}"),

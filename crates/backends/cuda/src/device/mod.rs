@@ -19,7 +19,6 @@ use crate::{CudaError, CudaTarget};
 use blas::Blas;
 use cudarc::driver::{CudaContext, CudaStream, sys};
 use cudarc::{cublaslt, nvrtc};
-use onestep_passes::Target;
 use std::sync::Arc;
 
 /// An open device: context, stream, and the libraries.
@@ -117,7 +116,7 @@ impl CudaDevice {
     }
 
     /// What it takes, for the passes.
-    pub fn target(&self) -> &'static dyn Target {
+    pub fn target(&self) -> &'static CudaTarget {
         CudaTarget::of(&self.architecture)
     }
 

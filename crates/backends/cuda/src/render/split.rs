@@ -16,7 +16,7 @@ use onestep_passes::schedule::{Access, Affine, Bound, BufferId, Expr, ExprId, Lo
 use std::collections::HashMap;
 
 /// Rows from which none is cut: as columns, so many that a warp reads neighbours together in every block.
-const MANY_ROWS: usize = WARP * MANY_BLOCKS;
+pub(crate) const MANY_ROWS: usize = WARP * MANY_BLOCKS;
 /// Rows of at most this many points are not cut into ranges.
 const LONG: usize = 16_384;
 /// Points of a range, at least, and the most ranges of a row, unless they would be long rows themselves.
