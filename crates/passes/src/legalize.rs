@@ -1,6 +1,6 @@
 //! Pass `legalize`: arithmetic in a dtype that the target's kernels do not compute in is done in `f32`: operands are cast,
 //! the op runs, its result is cast back. The result is the same as rounding each op to its declared dtype, which is what
-//! the interpreter does.
+//! the interpreter does. A product of narrower floats in `f64` is one of `f64`.
 
 use crate::Target;
 use onestep_ir::ops::{Matmul, Op};
@@ -10,6 +10,10 @@ use onestep_ir::{DType, Graph, GraphBuilder, GraphError, Node, Tensor, Type};
 pub fn legalize(graph: &Graph, target: &dyn Target) -> Result<Graph, GraphError> {
     onestep_ir::rewrite::rewrite(graph, &mut |g, node, operands| {
         let low = |d: DType| d.is_float() && !target.computes_in(d);
+        if matches!(node.op, Op::Matmul(m) if m.dtype == DType::F64 && operands[0].dtype() != DType::F64) {
+            let wide: Vec<Tensor<'_>> = operands.iter().map(|t| t.cast(DType::F64)).collect();
+            return Some(vec![g.emit1(node.op.clone(), &wide)]);
+        }
         let arithmetic = matches!(
             node.op,
             Op::Unary(_)
