@@ -7,16 +7,17 @@
 //! the type of every other value, and the interface but for these dtypes. First values are those of the `f32` graph, rounded.
 
 use crate::precision::{Precision, check, source};
-use onestep_ir::rewrite::{eliminate_dead, rewrite};
-use onestep_ir::{DType, Def, Graph, GraphBuilder, GraphError, Node, NodeId, Op, Role, Tensor, ValueId};
-use std::collections::HashMap;
+use onestep_ir::rewrite::{eliminate_dead, rewrite, store_states};
+use onestep_ir::{DType, Graph, GraphBuilder, GraphError, Node, Op, Role, StatePort, Tensor, ValueId};
 
 /// Runs the pass. The dimensions need not be bound. A graph that is differentiated already is a mistake, as for
 /// [`precision`](crate::precision::precision): an optimizer needs its `f32` masters.
 pub fn store(graph: &Graph, precision: Precision) -> Result<Graph, GraphError> {
     let Some(low) = precision.low() else { return Ok(graph.clone()) };
     check(graph)?;
-    let out = rewrite(&declared(graph, low), &mut |g, node, operands| written(g, low, node, operands))?;
+    let kept = |s: &StatePort| is_stored(graph, s.role, s.value).then_some(low);
+    let declared = store_states(graph, &kept, &|_, _, new| new.cast(low))?;
+    let out = rewrite(&declared, &mut |g, node, operands| written(g, low, node, operands))?;
     Ok(eliminate_dead(&out))
 }
 
@@ -29,47 +30,6 @@ fn is_stored(graph: &Graph, role: Role, value: ValueId) -> bool {
         _ => false,
     };
     chosen && graph.ty(value).dtype == DType::F32
-}
-
-/// The graph with low state: cast up for all that read it, and what is new of it cast down.
-fn declared(graph: &Graph, low: DType) -> Graph {
-    let mut g = graph.clone();
-    let stored: Vec<bool> = g.states.iter().map(|s| is_stored(graph, s.role, s.value)).collect();
-    let mut wide: HashMap<ValueId, ValueId> = HashMap::new();
-    for (state, _) in graph.states.iter().zip(&stored).filter(|(_, stored)| **stored) {
-        g.values[state.value.index()].ty.dtype = low;
-        wide.insert(state.value, cast(&mut g, state.value, DType::F32));
-    }
-    let casts = g.body.nodes.split_off(graph.body.nodes.len());
-    let widen = |v: &mut ValueId| *v = wide.get(v).copied().unwrap_or(*v);
-    g.nodes[..graph.nodes.len()].iter_mut().flat_map(|n| &mut n.operands).for_each(widen);
-    g.outputs
-        .iter_mut()
-        .map(|o| &mut o.value)
-        .chain(g.updates.iter_mut().map(|u| &mut u.value))
-        .for_each(widen);
-    g.guard.iter_mut().for_each(widen);
-    g.body.nodes.splice(0..0, casts);
-    for at in 0..g.updates.len() {
-        if stored[g.updates[at].state] {
-            let value = g.updates[at].value;
-            g.updates[at].value = cast(&mut g, value, low);
-        }
-    }
-    g
-}
-
-/// A cast of a value at the end of the graph.
-fn cast(g: &mut Graph, v: ValueId, dtype: DType) -> ValueId {
-    let mut ty = g.ty(v).clone();
-    ty.dtype = dtype;
-    let node = NodeId(g.nodes.len() as u32);
-    let result = g.add_value(ty, Def::Node(node, 0));
-    let op = onestep_ir::ops::Cast { dtype }.into();
-    let loc = g.def(v).and_then(|n| n.loc);
-    g.nodes.push(Node { op, operands: vec![v], results: vec![result], regions: vec![], loc });
-    g.body.nodes.push(node);
-    result
 }
 
 /// Writes rows into the low form of a cache, and takes a low value in place of its wide form rounded.
