@@ -4,13 +4,13 @@
 //! Kernels keep the schedule's order but for what does not touch the same memory. One that fills the device by itself gains
 //! nothing from company and stays in order with the others of its kind; small ones run beside them.
 
-use crate::code::Space;
+use crate::code::{PROCESSORS, Space};
 use std::collections::{BTreeSet, HashMap};
 
 /// The most branches.
 const MOST_BRANCHES: usize = 4;
 /// Blocks that a large device runs at a time, one on each processor, and those that fill it.
-const WAVE: usize = 132;
+const WAVE: usize = PROCESSORS;
 const WIDE: usize = 2 * WAVE;
 
 /// A range of memory that a kernel reads or writes.

@@ -18,6 +18,9 @@ pub(crate) const MAKE_WAY: &str =
 pub(crate) const WAIT: &str =
     "#if __CUDA_ARCH__ >= 900\n  asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");\n#endif\n";
 
+/// Multiprocessors of a large device: how work is cut is chosen for so many, whatever the device, so that bits do not tell it.
+pub(crate) const PROCESSORS: usize = 132;
+
 /// Threads of a block, but for kernels that say otherwise.
 pub const THREADS: u32 = 256;
 

@@ -4,7 +4,7 @@
 
 use super::text::{elementwise, largest, launch, load};
 use super::{Launches, Operands};
-use crate::code::{Address, Launch, Space, THREADS};
+use crate::code::{Address, Launch, PROCESSORS, Space, THREADS};
 use crate::render::scalar;
 use onestep_ir::DType;
 use onestep_ir::ops::{ArgKind, ArgReduce};
@@ -15,7 +15,7 @@ const SHORT: usize = 64;
 /// The longest row of a warp, and the least piece of a block.
 const LONG: usize = 2048;
 /// Blocks that keep a large device busy.
-const MANY_BLOCKS: usize = 132 * 2;
+const MANY_BLOCKS: usize = PROCESSORS * 2;
 const WARP: usize = 32;
 
 pub(super) fn compile(op: &ArgReduce, k: &Operands<'_>) -> Launches {

@@ -4,7 +4,7 @@
 //! while the kernels before still run.
 
 use super::{Context, Launches};
-use crate::code::{Address, Launch, MAKE_WAY, NAME, Product, THREADS, WAIT};
+use crate::code::{Address, Launch, MAKE_WAY, NAME, PROCESSORS, Product, THREADS, WAIT};
 use crate::error::CudaError;
 use crate::render::{Epilogue, point, prelude, scalar};
 use onestep_ir::DType;
@@ -19,8 +19,8 @@ const MOST_PRODUCTS: usize = 8;
 const LOAD: usize = 16;
 const WARP: usize = 32;
 const WARPS: usize = THREADS as usize / WARP;
-/// Warps that keep a device busy: 16 for each of 132 multiprocessors.
-const ENOUGH: usize = 132 * 16;
+/// Warps that keep a device busy: 16 for each multiprocessor.
+const ENOUGH: usize = PROCESSORS * 16;
 /// The most loads of a lane that are worth a warp alone, and the fewest that are worth one more.
 const LONG: usize = 12;
 const SHORT: usize = 2;

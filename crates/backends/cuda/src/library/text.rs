@@ -1,13 +1,13 @@
 //! What the templates share: the frame of a kernel over flat indices, views as index expressions, and elements as values.
 
 use super::Operands;
-use crate::code::{Address, Launch, NAME, THREADS};
+use crate::code::{Address, Launch, NAME, PROCESSORS, THREADS};
 use crate::render::{prelude, scalar};
 use onestep_ir::{DType, row_major};
 use onestep_passes::schedule::View;
 
 /// The most blocks of a launch; what is more is taken in a stride.
-const MOST_BLOCKS: usize = 132 * 32;
+const MOST_BLOCKS: usize = PROCESSORS * 32;
 
 /// The type of an index that `largest` fits with room for a stride.
 pub(super) fn word(largest: usize) -> &'static str {

@@ -8,11 +8,11 @@
 
 use super::Launches;
 use super::text::launch;
-use crate::code::{Address, Launch, Space, THREADS};
+use crate::code::{Address, Launch, PROCESSORS, Space, THREADS};
 use onestep_ir::DType;
 
 /// Squares that keep a device busy.
-const ENOUGH: usize = 132;
+const ENOUGH: usize = PROCESSORS;
 /// Steps of `k` that a block takes at a time.
 const DEPTH: usize = 16;
 /// The least and most of `k` that is worth a piece, and the most pieces.

@@ -7,6 +7,7 @@
 //! form computed it.
 
 use super::Buffers;
+use crate::code::PROCESSORS;
 use onestep_passes::schedule::{Access, Expr, LoopKernel, TypedExpr};
 
 /// Threads of a block.
@@ -17,8 +18,6 @@ pub const WARP: usize = 32;
 const LONG_ROW: usize = 8192;
 /// Bytes of a group of neighbouring points in its widest operand, at most, where no reduction says what a group is.
 const GROUP_BYTES: usize = 16;
-/// Multiprocessors of a large device.
-const PROCESSORS: usize = 132;
 /// The most blocks of a launch; more rows are taken in a stride.
 const MOST_BLOCKS: usize = PROCESSORS * 32;
 /// Blocks that keep the device busy.

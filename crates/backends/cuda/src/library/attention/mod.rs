@@ -20,7 +20,7 @@ pub(super) use forward::compile as forward;
 
 use super::Operands;
 use super::text::{largest, word};
-use crate::code::{Address, Launch, Space};
+use crate::code::{Address, Launch, PROCESSORS, Space};
 use crate::error::CudaError;
 use onestep_ir::ops::{Attention, AttentionAlign, AttentionOperands};
 use onestep_ir::{DType, Op, Type, row_major};
@@ -31,7 +31,7 @@ const MOST_SIZE: usize = 256;
 /// No number of queries, keys or heads of the batch is larger; and farther than any key.
 const FAR: usize = 1 << 28;
 /// Blocks that keep a device busy.
-const ENOUGH: usize = 132;
+const ENOUGH: usize = PROCESSORS;
 
 /// Whether there is a kernel for the op on operands of these types.
 pub(crate) fn accepts(op: &Op, operands: &[Type]) -> bool {
