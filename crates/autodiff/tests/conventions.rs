@@ -41,6 +41,35 @@ fn rounding_by_chance_has_the_slope_of_its_mean() {
     assert_eq!(found, [[3.0; 3], [1.5; 3]]);
 }
 
+/// Quantisation is differentiated straight through: as the division by its scale, whatever was rounded, and as if the scale did not
+/// depend on the tensor. Products of 8-bit floats then have the gradients of the products of what their factors stand for, but for
+/// the rounding of the cotangent; here that has two bits of significand, so that nothing is rounded.
+#[test]
+fn quantisation_is_differentiated_straight_through() {
+    let g = GraphBuilder::new("quantised");
+    let (x, w) = (g.input("x", DType::F32, [1, 4]), g.input("w", DType::F32, [2, 4]));
+    let ((qx, sx), (qw, sw)) = (x.quantize(DType::F8E4M3), w.quantize(DType::F8E4M3));
+    let cotangent = g.constant(Array::new(&[1, 2], &[3f32, -0.5]).unwrap());
+    let y = qx.matmul_t(qw, false, true) * sx * sw;
+    let back = gradients(&g, (y * cotangent).sum_all(), &[x, w]).unwrap();
+    let rounded = |q: Tensor<'_>, scale: Tensor<'_>| (q.cast(DType::F32) * scale).value().unwrap();
+    let parts = [back[0].unwrap(), back[1].unwrap(), g.tensor(rounded(qx, sx)), g.tensor(rounded(qw, sw))];
+    parts.iter().zip(["dx", "dw", "x", "w"]).for_each(|(t, name)| g.output(name, *t));
+    let real = |shape: &[usize], of: &[f64]| Dense::from_reals(DType::F32, shape, of.to_vec());
+    let fed = [
+        real(&[1, 4], &[1.03, -7.7, 0.011, 450.0]),
+        real(&[2, 4], &[0.3, -0.2, 0.05, 1e-3, -0.31, 0.7, 0.0, 0.09]),
+    ];
+    let outcome = run(&g.build().unwrap(), &fed, &BTreeMap::new(), Mode::Declared).unwrap();
+    let [dx, dw, x, w] = [0, 1, 2, 3].map(|n| outcome.outputs[n].reals());
+    assert_ne!(x, fed[0].reals(), "450 is rounded");
+    for k in 0..4 {
+        let want = 3.0 * w[k] - 0.5 * w[4 + k];
+        assert!((dx[k] - want).abs() < 1e-5, "{k}: {} for {want}", dx[k]);
+        assert!((dw[k] - 3.0 * x[k]).abs() < 1e-3 && (dw[4 + k] + 0.5 * x[k]).abs() < 1e-3);
+    }
+}
+
 #[test]
 fn power_at_zero() {
     let square = slopes_of(&[&[0.0], &[0.0]], 1.0, &|x| {

@@ -1,5 +1,6 @@
 //! Host tensors: what a caller feeds, reads, saves and writes into a graph as a constant.
 
+use crate::fp8::Fp8;
 use crate::{ArrayError, DType};
 use std::fmt;
 use std::sync::Arc;
@@ -100,11 +101,15 @@ impl Array {
             Array::new(shape, &it.collect::<Vec<T>>())
         }
         let d = data.iter().copied();
+        let fp8 =
+            |f: Fp8| Array::from_bytes(dtype, shape, &d.clone().map(|x| f.encode(x)).collect::<Vec<u8>>());
         match dtype {
             DType::F64 => collect(shape, d),
             DType::F32 => collect(shape, d.map(|x| x as f32)),
             DType::F16 => collect(shape, d.map(crate::dtype::to_f16)),
             DType::BF16 => collect(shape, d.map(crate::dtype::to_bf16)),
+            DType::F8E4M3 => fp8(Fp8::E4M3),
+            DType::F8E5M2 => fp8(Fp8::E5M2),
             DType::I64 => collect(shape, d.map(|x| x as i64)),
             DType::I32 => collect(shape, d.map(|x| x as i32)),
             DType::U32 => collect(shape, d.map(|x| x as u32)),
@@ -171,6 +176,8 @@ impl Array {
             DType::F32 => bytemuck::cast_slice::<u8, f32>(b).iter().map(|&x| x as f64).collect(),
             DType::F16 => bytemuck::cast_slice::<u8, half::f16>(b).iter().map(|x| x.to_f64()).collect(),
             DType::BF16 => bytemuck::cast_slice::<u8, half::bf16>(b).iter().map(|x| x.to_f64()).collect(),
+            DType::F8E4M3 => b.iter().map(|&x| Fp8::E4M3.decode(x)).collect(),
+            DType::F8E5M2 => b.iter().map(|&x| Fp8::E5M2.decode(x)).collect(),
             _ => self.to_i64().into_iter().map(|x| x as f64).collect(),
         }
     }

@@ -1,7 +1,7 @@
 //! Builds graphs. A mistake poisons the handle that the call returns, and everything computed from it;
 //! [`GraphBuilder::build`] then returns every mistake at once, each with the caller's source line.
 
-use crate::op::RegionType;
+use crate::op::{RegionType, infer};
 use crate::{
     Array, BuildError, DType, Def, Dim, DimSpec, Graph, GraphError, Init, IntoShape, Loc, Mistake, Node,
     NodeId, Op, Port, Region, Role, Shape, StatePort, Tensor, Type, Update, ValueId,
@@ -413,7 +413,7 @@ impl GraphBuilder {
         let types: Vec<Type> = ids.iter().map(|v| inner.graph.ty(*v).clone()).collect();
         let region_types: Vec<RegionType> = regions.iter().map(|r| inner.graph.region_type(r)).collect();
         let inferred = match rule.region_count() {
-            n if n == regions.len() => rule.infer_regions(&types, &region_types).and_then(addressable),
+            n if n == regions.len() => infer(&op, &types, &region_types).and_then(addressable),
             n => Err(Mistake::new(format!("has {n} region(s), got {}", regions.len()), "give it that many")),
         };
         match inferred {

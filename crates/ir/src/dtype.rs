@@ -3,6 +3,7 @@
 //! The interpreter computes in `f64` (floats) or `i64` (integers) and rounds every result to the op's
 //! declared dtype with [`DType::round`] or [`DType::wrap`]; these two functions are the definition.
 
+use crate::fp8::Fp8;
 use std::fmt;
 
 /// The type of a tensor's elements.
@@ -16,6 +17,10 @@ pub enum DType {
     F16,
     /// bfloat16: storage and casts.
     BF16,
+    /// 8-bit float of at most 448, without infinities (E4M3FN): storage, casts and products.
+    F8E4M3,
+    /// 8-bit float of at most 57344 (E5M2): storage, casts and products.
+    F8E5M2,
     /// 64-bit signed integer, wrapping.
     I64,
     /// 32-bit signed integer, wrapping.
@@ -32,11 +37,13 @@ pub enum DType {
 
 impl DType {
     /// Every dtype, in the order of the enum.
-    pub const ALL: [DType; 10] = [
+    pub const ALL: [DType; 12] = [
         DType::F64,
         DType::F32,
         DType::F16,
         DType::BF16,
+        DType::F8E4M3,
+        DType::F8E5M2,
         DType::I64,
         DType::I32,
         DType::U32,
@@ -51,7 +58,7 @@ impl DType {
             DType::F64 | DType::I64 => 8,
             DType::F32 | DType::I32 | DType::U32 => 4,
             DType::F16 | DType::BF16 => 2,
-            DType::I8 | DType::U8 | DType::Bool => 1,
+            DType::F8E4M3 | DType::F8E5M2 | DType::I8 | DType::U8 | DType::Bool => 1,
         }
     }
 
@@ -62,6 +69,8 @@ impl DType {
             DType::F32 => "f32",
             DType::F16 => "f16",
             DType::BF16 => "bf16",
+            DType::F8E4M3 => "f8e4m3",
+            DType::F8E5M2 => "f8e5m2",
             DType::I64 => "i64",
             DType::I32 => "i32",
             DType::U32 => "u32",
@@ -78,7 +87,12 @@ impl DType {
 
     /// Whether this is a floating-point type.
     pub fn is_float(self) -> bool {
-        matches!(self, DType::F64 | DType::F32 | DType::F16 | DType::BF16)
+        matches!(self, DType::F64 | DType::F32 | DType::F16 | DType::BF16) || self.is_fp8()
+    }
+
+    /// Whether this is an 8-bit float, which only casts, products and copies take.
+    pub fn is_fp8(self) -> bool {
+        matches!(self, DType::F8E4M3 | DType::F8E5M2)
     }
 
     /// Whether this is an integer type (`bool` is not).
@@ -97,7 +111,7 @@ impl DType {
             DType::F32 => x as f32 as f64,
             DType::F16 => to_f16(x).to_f64(),
             DType::BF16 => to_bf16(x).to_f64(),
-            _ => x,
+            _ => Fp8::of(self).map_or(x, |f| f.decode(f.encode(x))),
         }
     }
 
@@ -109,6 +123,8 @@ impl DType {
             DType::F32 => f32::from_le_bytes(bytes.try_into().ok()?) as f64,
             DType::F16 => half::f16::from_le_bytes(bytes.try_into().ok()?).to_f64(),
             DType::BF16 => half::bf16::from_le_bytes(bytes.try_into().ok()?).to_f64(),
+            DType::F8E4M3 => Fp8::E4M3.decode(u8::from_le_bytes(bytes.try_into().ok()?)),
+            DType::F8E5M2 => Fp8::E5M2.decode(u8::from_le_bytes(bytes.try_into().ok()?)),
             DType::I64 => i64::from_le_bytes(bytes.try_into().ok()?) as f64,
             DType::I32 => i32::from_le_bytes(bytes.try_into().ok()?) as f64,
             DType::U32 => u32::from_le_bytes(bytes.try_into().ok()?) as f64,

@@ -14,6 +14,38 @@ pub struct RegionType {
     pub results: Vec<Type>,
 }
 
+/// The result types of an op: by its own rule, and by what holds of all. Of 8-bit floats there are only products: they have too
+/// few digits for anything else, and are cast, moved, chosen and kept.
+pub fn infer(op: &Op, operands: &[Type], regions: &[RegionType]) -> Result<Vec<Type>, Mistake> {
+    let moves = matches!(
+        op,
+        Op::Cast(_)
+            | Op::Constant(_)
+            | Op::Reshape(_)
+            | Op::Transpose(_)
+            | Op::Broadcast(_)
+            | Op::Slice(_)
+            | Op::Concat(_)
+            | Op::Gather(_)
+            | Op::Select(_)
+            | Op::Barrier(_)
+            | Op::Call(_)
+            | Op::Matmul(_)
+            | Op::Quantize(_)
+    );
+    let results = op.rule().infer_regions(operands, regions)?;
+    match operands.iter().chain(&results).find(|ty| ty.dtype.is_fp8()) {
+        Some(ty) if !moves => {
+            let what = format!("does not compute in {}", ty.dtype);
+            Err(Mistake::new(
+                what,
+                "8-bit floats are multiplied as matrices, cast and moved: cast them to bf16 or f32 first",
+            ))
+        }
+        _ => Ok(results),
+    }
+}
+
 /// Everything that is true of an op on every device.
 pub trait OpRule: std::fmt::Debug {
     /// The mnemonic of the text form.

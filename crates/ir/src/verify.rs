@@ -18,7 +18,7 @@
 //! It is total: whatever a `Graph` holds, it gives a list of faults and never panics.
 
 use crate::graph::is_well_formed;
-use crate::op::RegionType;
+use crate::op::{RegionType, infer};
 use crate::{
     Attr, AttrReader, DType, Def, Dim, Graph, GraphError, NodeId, Op, Region, Role, Shape, Type, ValueId,
 };
@@ -196,7 +196,7 @@ impl<'a> Verifier<'a> {
         else {
             return;
         };
-        match node.op.rule().infer_regions(&operands, &regions) {
+        match infer(&node.op, &operands, &regions) {
             Err(mistake) => self.fault(format!("{who} of ({}): {mistake}", list(&operands))),
             Ok(inferred) if inferred != results => {
                 self.fault(format!(

@@ -4,7 +4,8 @@ use onestep_ir::interp::{Mode, run};
 use onestep_ir::ops::{Attention, AttentionGrad, AttentionLayout, CrossEntropy, CtcLoss, Mean};
 use onestep_ir::testing::{self, Rng};
 use onestep_ir::{
-    Array, AttentionOptions, DType, Dense, GraphBuilder, GraphError, Op, Tensor, concat, op::Range, stack,
+    Array, AttentionOptions, DType, Dense, Graph, GraphBuilder, GraphError, Op, Tensor, concat, op::Range,
+    stack,
 };
 use std::collections::BTreeMap;
 
@@ -450,6 +451,32 @@ fn mistakes_are_recorded() {
     for e in g.errors() {
         assert!(e.to_string().contains("edges.rs"), "{e}");
     }
+}
+
+#[test]
+fn eight_bits_are_moved_and_cast_but_not_computed_with() {
+    let g = GraphBuilder::new("storage");
+    let x = g.input("x", DType::F8E4M3, [2, 4]);
+    let ids = g.input("ids", DType::I32, [3]);
+    let moved =
+        [x.transpose(&[1, 0]), x.gather(0, ids), x.slice(1, 0, 2), x.cast(DType::F8E5M2), x.cast(DType::F32)];
+    assert!(moved.iter().all(|t| t.value().is_some()), "{:#?}", g.errors());
+    let wrong = [x + x, x.relu(), x.sum_all(), x.greater(x), x.softmax(-1)];
+    assert!(wrong.iter().all(|t| t.value().is_none()));
+    for e in g.errors() {
+        assert!(e.to_string().contains("cast"), "{e}");
+    }
+    let before = g.errors().len();
+    let product = x.matmul_t(x.cast(DType::F8E5M2), false, true);
+    assert_eq!(product.ty().unwrap().to_string(), "f32[2, 2]");
+    assert!(x.matmul(x.transpose_last()).value().is_none());
+    assert!(
+        g.errors()[before].to_string().contains("b is [n, k] with transpose_b"),
+        "{}",
+        g.errors()[before]
+    );
+    let text = "graph \"g\" {\n  input \"x\" %0: f8e5m2[2]\n  %1 = neg %0\n  output \"y\" %1\n}\n";
+    assert!(Graph::parse(text).unwrap_err().to_string().contains("does not compute in f8e5m2"));
 }
 
 /// Losses and posteriors by the op and by its decomposition; classes 0 to 2, of which 0 is the blank, all equally likely.

@@ -90,6 +90,7 @@ fn decompositions_equal_references() {
         "log_softmax",
         "max_pool",
         "mean",
+        "quantize",
         "rms_norm",
         "round_stochastic",
         "silu",

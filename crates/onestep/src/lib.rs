@@ -86,7 +86,7 @@ pub mod prelude {
         Adam, AdamW, Array, CompiledStep, Device, Error, Graph, GraphBuilder, Group, Init, Muon, Outputs,
         Precision, Program, Role, Schedule, Sgd, State, Storage, Tensor, TrainingStep, compile, dim, nn,
     };
-    pub use onestep_ir::DType::{self, BF16, Bool, F16, F32, F64, I8, I32, I64, U8, U32};
+    pub use onestep_ir::DType::{self, BF16, Bool, F8E4M3, F8E5M2, F16, F32, F64, I8, I32, I64, U8, U32};
 }
 
 /// The code blocks of the README and of the concept pages compile and run.

@@ -14,6 +14,9 @@ pub fn legalize(graph: &Graph, target: &dyn Target) -> Result<Graph, GraphError>
             let wide: Vec<Tensor<'_>> = operands.iter().map(|t| t.cast(DType::F64)).collect();
             return Some(vec![g.emit1(node.op.clone(), &wide)]);
         }
+        if matches!(node.op, Op::Matmul(_)) && operands[0].dtype().is_fp8() {
+            return eight_bits(g, node, operands, target);
+        }
         let arithmetic = matches!(
             node.op,
             Op::Unary(_)
@@ -41,6 +44,24 @@ pub fn legalize(graph: &Graph, target: &dyn Target) -> Result<Graph, GraphError>
         };
         Some(vec![g.emit1(op, &wide).cast(result)])
     })
+}
+
+/// A product of 8-bit floats that the target lacks: that of the narrowest dtype it computes in, each of which holds them exactly.
+fn eight_bits<'g>(
+    g: &'g GraphBuilder,
+    node: &Node,
+    operands: &[Tensor<'g>],
+    target: &dyn Target,
+) -> Option<Vec<Tensor<'g>>> {
+    let types: Vec<Type> = operands.iter().filter_map(|t| t.ty()).collect();
+    let Op::Matmul(m) = &node.op else { return None };
+    if target.accepts(&node.op, &types) {
+        return None;
+    }
+    let to = if target.computes_in(DType::BF16) { DType::BF16 } else { DType::F32 };
+    let wide: Vec<Tensor<'g>> = operands.iter().map(|t| t.cast(to)).collect();
+    let sums = if target.computes_in(m.dtype) { m.dtype } else { DType::F32 };
+    Some(vec![g.emit1(Matmul { dtype: sums, ..*m }, &wide).cast(m.dtype)])
 }
 
 /// The results of a composite, or of an op of the user's own, whose library kernel the target has, but not in the operands' 16-bit dtype: cast up, run,

@@ -10,9 +10,15 @@
 //!   that the low dtype can hold (also seen through views). Otherwise in `f32`.
 //! - [`Rule::F32`]: runs on `f32` values; a low one is cast up.
 //!
+//! With [`Precision::F8`] it is that of `bf16`, but for the products of weights ([`EightBits`]), whose operands are quantised to
+//! `f8e4m3` with a scale for each tensor. Their gradients are products of 8-bit floats too, by the rule of `matmul`.
+//!
 //! A value is cast down once, however often it is used. Values of other dtypes than `f32`, and casts that the graph has of
 //! its own, stay as they are.
 
+mod eight_bits;
+
+use eight_bits::EightBits;
 use onestep_ir::rewrite::{eliminate_dead, rewrite};
 use onestep_ir::{
     DType, Graph, GraphBuilder, GraphError, Mistake, Node, Op, Role, StatePort, Tensor, ValueId,
@@ -31,19 +37,25 @@ pub enum Precision {
     Bf16,
     /// Products in `f16`: 11 bits of significand, at most 65504. Scale the loss.
     F16,
+    /// As `Bf16`, and products of weights in 8 bits: `f8e4m3`, their cotangents in `f8e5m2`. Each tensor has one scale, chosen
+    /// at each step by its largest element.
+    F8,
 }
 
 impl Precision {
     /// Its name, which it is read from too.
     pub fn name(self) -> &'static str {
-        self.low().unwrap_or(DType::F32).name()
+        match self {
+            Precision::F8 => "f8",
+            _ => self.low().unwrap_or(DType::F32).name(),
+        }
     }
 
-    /// The dtype of the products; `None` for those of the graph.
+    /// The dtype of the products, but for those of 8 bits; `None` for those of the graph.
     pub fn low(self) -> Option<DType> {
         match self {
             Precision::F32 => None,
-            Precision::Bf16 => Some(DType::BF16),
+            Precision::Bf16 | Precision::F8 => Some(DType::BF16),
             Precision::F16 => Some(DType::F16),
         }
     }
@@ -52,8 +64,10 @@ impl Precision {
 impl FromStr for Precision {
     type Err = String;
     fn from_str(name: &str) -> Result<Precision, String> {
-        let found = [Precision::F32, Precision::Bf16, Precision::F16].into_iter().find(|p| p.name() == name);
-        found.ok_or_else(|| format!("there is no precision '{name}'; use f32, bf16 or f16"))
+        let found = [Precision::F32, Precision::Bf16, Precision::F16, Precision::F8]
+            .into_iter()
+            .find(|p| p.name() == name);
+        found.ok_or_else(|| format!("there is no precision '{name}'; use f32, bf16, f16 or f8"))
     }
 }
 
@@ -145,7 +159,7 @@ const TABLE: &[Row] = &[
     Row {
         rule: Rule::F32,
         what: "what the graph says itself, and calls and scans, whose bodies are treated alike",
-        ops: &["cast", "bitcast", "round_stochastic", "call", "scan"],
+        ops: &["cast", "bitcast", "round_stochastic", "quantize", "call", "scan"],
     },
 ];
 
@@ -177,6 +191,7 @@ pub fn precision(graph: &Graph, precision: Precision) -> Result<Graph, GraphErro
     check(graph)?;
     // The low form of each value that was cast down.
     let mut casts: HashMap<ValueId, ValueId> = HashMap::new();
+    let mut eight_bits = (precision == Precision::F8).then(|| EightBits::of(graph));
     let out = rewrite(graph, &mut |g, node, operands| {
         let runs_low = match rule(&node.op) {
             Rule::F32 => false,
@@ -185,6 +200,12 @@ pub fn precision(graph: &Graph, precision: Precision) -> Result<Graph, GraphErro
         };
         if !runs_low || !operands.iter().any(|t| t.dtype() == DType::F32) {
             return None;
+        }
+        if let (Some(eight_bits), Op::Matmul(m)) = (&mut eight_bits, &node.op)
+            && eight_bits.takes(node)
+        {
+            let x = narrowed(g, low, operands[0], &mut casts);
+            return Some(vec![eight_bits.product(g, m, x, operands[1]).cast(m.dtype)]);
         }
         let mut narrow: Vec<Tensor<'_>> = operands.iter().map(|t| narrowed(g, low, *t, &mut casts)).collect();
         if let (Op::AttentionGrad(_), [.., lse, _]) = (&node.op, operands) {

@@ -1,5 +1,8 @@
 //! Gradients of `matmul`, for C = A·B: dA = dC·Bᵀ and dB = Aᵀ·dC. Transposes are flags of the products, so that no
 //! operand is moved. Both are products in the operands' dtype, which is also theirs.
+//!
+//! Of 8-bit floats both are products of 8-bit floats, with dC in `f8e5m2` by a scale of its own: gradients need range more than
+//! digits (Micikevicius and others, "FP8 formats for deep learning", 2022). The cotangents of the operands have dC's dtype.
 
 use super::{At, Cotangents, Gradient, sizes, wide};
 use onestep_ir::ops::Matmul;
@@ -8,6 +11,9 @@ use onestep_ir::{DType, Shape, Tensor};
 impl Gradient for Matmul {
     fn pull<'g>(&self, at: &At<'_, 'g>) -> Option<Cotangents<'g>> {
         let (a, b) = (at.operands[0], at.operands[1]);
+        if a.dtype().is_fp8() {
+            return Some(eight_bits(at, a, b));
+        }
         let dc = at.dy().cast(a.dtype());
         let shared = a.rank() > 2 && b.rank() == 2;
         let da = at.want(0, || match (self.transpose_a, shared) {
@@ -28,6 +34,18 @@ impl Gradient for Matmul {
         });
         Some(vec![da, db])
     }
+}
+
+/// The cotangents for C = A·Bᵀ of 8-bit floats: dA = dC·B and dB = dCᵀ·A, each written with the summed axis last.
+fn eight_bits<'g>(at: &At<'_, 'g>, a: Tensor<'g>, b: Tensor<'g>) -> Cotangents<'g> {
+    let dtype = at.dy().dtype();
+    let (dc, scale) = at.dy().quantize(DType::F8E5M2);
+    let by_rows = |x: Tensor<'g>, y: Tensor<'g>| {
+        at.g.emit1(Matmul { transpose_a: false, transpose_b: true, dtype }, &[x, y]) * scale.cast(dtype)
+    };
+    let shared = a.rank() > 2 && b.rank() == 2;
+    let of_rows = |t: Tensor<'g>| if shared { rows(t) } else { t }.transpose_last();
+    vec![at.want(0, || by_rows(dc, b.transpose_last())), at.want(1, || by_rows(of_rows(dc), of_rows(a)))]
 }
 
 /// b's cotangent: op(a)ᵀ·dc, or its transpose when b is transposed.

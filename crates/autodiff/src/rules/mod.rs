@@ -23,6 +23,7 @@ mod matmul;
 mod max_pool;
 mod mean;
 mod pad;
+mod quantize;
 mod reduce;
 mod reshape;
 mod reverse;
@@ -89,6 +90,7 @@ pub(crate) fn rule(op: &Op) -> Rule<'_> {
         Op::Cast(op) => Rule::Explicit(op),
         Op::Bitcast(_) => Rule::Ends("its result or what it takes is bits"),
         Op::RoundStochastic(op) => Rule::Explicit(op),
+        Op::Quantize(op) => Rule::Explicit(op),
         Op::Matmul(op) => Rule::Explicit(op),
         Op::Reduce(op) => Rule::Explicit(op),
         Op::Reshape(op) => Rule::Explicit(op),

@@ -76,7 +76,8 @@ pub fn differentiated(sample: &Sample, only: Option<usize>, order: usize, how: A
             let w = feed(inputs, &ty, Range::Real(0.5, 1.5), seed + i).value().unwrap();
             weights.push((inputs.len() - 1, w));
             // Without infinite elements, such as the log-sum-exp of a row that sees nothing.
-            let t = t.is_finite().select(t.cast(DType::F64), 0.0);
+            let t = t.cast(DType::F64);
+            let t = t.is_finite().select(t, 0.0);
             let term = (t * g.tensor(w)).sum_all();
             total = total + g.tensor(term.value().unwrap());
         }

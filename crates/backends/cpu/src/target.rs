@@ -34,7 +34,7 @@ impl Target for CpuTarget {
     }
 
     fn computes_in(&self, dtype: DType) -> bool {
-        !matches!(dtype, DType::F16 | DType::BF16)
+        !matches!(dtype, DType::F16 | DType::BF16) && !dtype.is_fp8()
     }
 
     fn takes_epilogue(&self, _: &MatmulKernel, _: &LoopKernel) -> bool {

@@ -78,8 +78,10 @@ pub struct Kernel {
 pub struct Product {
     /// Batch, rows, columns, and the summed size.
     pub sizes: [usize; 4],
-    /// The factors' dtype.
+    /// The left factor's dtype.
     pub dtype: DType,
+    /// The right one's, which is another only where both are 8-bit floats.
+    pub right_dtype: DType,
     /// The result's.
     pub result: DType,
     /// The left factor and the distances of its neighbours along batch, row and summed axis, in elements.

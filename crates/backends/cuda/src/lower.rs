@@ -225,6 +225,10 @@ impl Lowering<'_> {
         let mut dtypes: Vec<DType> = buffers.iter().map(|b| b.dtype).collect();
         let (mut first, mut second, mut scratch) = (vec![], vec![], 0usize);
         for part in parts {
+            if let Some(copy) = library::transposition::compile(part, context, &|a| self.aligned(a)) {
+                out.push(self.code.launch(copy));
+                continue;
+            }
             let Some(cut) = split(part, homes.len() as u32) else {
                 first.push(Part::from(part.clone()));
                 continue;

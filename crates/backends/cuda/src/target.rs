@@ -32,6 +32,9 @@ impl Target for CudaTarget {
 
     fn accepts(&self, op: &Op, operands: &[Type]) -> bool {
         let dtypes: Vec<DType> = operands.iter().map(|t| t.dtype).collect();
+        if matches!(op, Op::Matmul(_)) && dtypes.iter().any(|d| d.is_fp8()) {
+            return self.warpgroups && library::matmul::takes_eight_bits(op, operands);
+        }
         matches!(op, Op::Scan(_))
             || library::accepts(op, &dtypes)
             || self.warpgroups && library::attention::accepts(op, operands)
@@ -41,7 +44,7 @@ impl Target for CudaTarget {
         library::takes_strided(op)
     }
 
-    /// Loop kernels hold 16-bit floats in `f32` and round each op.
+    /// Loop kernels hold 16-bit floats in `f32` and round each op. 8-bit ones are only cast and moved.
     fn computes_in(&self, _: DType) -> bool {
         true
     }

@@ -81,6 +81,18 @@ fn a_gated_layer_of_few_rows() {
     check(&cases);
 }
 
+/// Quantised, turned through shared memory, and multiplied; of 36 rows the products that sum over them are in 16 bits.
+#[test]
+fn a_layer_of_eight_bits() {
+    let cases =
+        [(144, 32, 16), (36, 16, 48)].map(|(rows, inner, columns)| cases::eight_bits(rows, inner, columns));
+    for case in &cases {
+        let text: String = lowered(case).kernels.iter().map(|k| k.source.as_str()).collect();
+        assert!(text.contains("f32_to_f8e5m2") && text.contains("__byte_perm"), "{}", case.name);
+    }
+    check(&cases);
+}
+
 #[test]
 fn a_classifier_learns_in_a_few_launches() {
     let case = cases::classifier(4, 16);

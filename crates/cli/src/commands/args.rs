@@ -111,7 +111,7 @@ pub struct TrainArgs {
     /// Train N networks of a classifier at once, from N seeds on the same batches, and keep the best
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub population: Option<u64>,
-    /// Dtype of the products, forward and backward: f32, bf16, or f16, which scales the loss too
+    /// Dtype of the products, forward and backward: f32, bf16, f16, which scales the loss too, or f8
     #[arg(long, value_name = "DTYPE", default_value = "f32")]
     pub precision: Precision,
     /// Seed of the first parameters, the batches and the sample
@@ -211,7 +211,7 @@ pub struct InspectArgs {
     /// Print the text after one pass
     #[arg(long, value_name = "PASS")]
     pub pass: Option<String>,
-    /// Insert the casts with which products run in this dtype first: f32 (none), bf16 or f16
+    /// Insert the casts with which products run in this dtype first: f32 (none), bf16, f16 or f8
     #[arg(long, value_name = "DTYPE", default_value = "f32")]
     pub precision: Precision,
     /// Size of a dimension variable, as NAME=SIZE; the largest if not given
@@ -245,6 +245,9 @@ pub struct BenchArgs {
     /// Images or sequences a step [default: mlp 128, cnn 64, gpt-mini 8, gpt2-124m 16]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=65_536))]
     pub batch: Option<u64>,
+    /// Dtype of a GPT's products: f32, bf16, f16 or f8 [default: gpt-mini f32, gpt2-124m bf16]
+    #[arg(long, value_name = "DTYPE")]
+    pub precision: Option<Precision>,
     /// Seconds to measure
     #[arg(long, value_name = "S", default_value_t = 5.0, allow_negative_numbers = true, value_parser = positive)]
     pub seconds: f64,

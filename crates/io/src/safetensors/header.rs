@@ -21,6 +21,8 @@ fn format_dtype(dtype: DType) -> (Dtype, &'static str) {
         DType::F32 => (Dtype::F32, "F32"),
         DType::F16 => (Dtype::F16, "F16"),
         DType::BF16 => (Dtype::BF16, "BF16"),
+        DType::F8E4M3 => (Dtype::F8_E4M3, "F8_E4M3"),
+        DType::F8E5M2 => (Dtype::F8_E5M2, "F8_E5M2"),
         DType::I64 => (Dtype::I64, "I64"),
         DType::I32 => (Dtype::I32, "I32"),
         DType::U32 => (Dtype::U32, "U32"),

@@ -1,5 +1,5 @@
-//! `cast`: to another dtype. Floats round to nearest even; float to integer truncates and saturates, NaN becomes 0;
-//! integers wrap; to `bool` is "not zero" (NaN is true).
+//! `cast`: to another dtype. Floats round to nearest even, beyond the largest to infinity (NaN in `f8e4m3`, which has none); float to
+//! integer truncates and saturates, NaN becomes 0; integers wrap; to `bool` is "not zero" (NaN is true).
 
 use crate::attrs::{Attr, AttrReader, Attrs};
 use crate::op::{OpRule, OpTable, Range, Sample, arity};
@@ -44,6 +44,13 @@ impl OpTable for Cast {
             DType::ALL.iter().map(|&dtype| Sample::reals(Cast { dtype }, &[&[2, 3]])).collect();
         for dtype in DType::ALL {
             all.push(Sample::reals(Cast { dtype }, &[]).and(DType::I32, &[4], Range::Int(-300, 300)));
+        }
+        for from in [DType::F8E4M3, DType::F8E5M2] {
+            let wide = Range::Real(-500.0, 500.0);
+            all.extend(
+                [DType::F32, DType::BF16]
+                    .map(|dtype| Sample::reals(Cast { dtype }, &[]).and(from, &[9], wide)),
+            );
         }
         all
     }

@@ -7,6 +7,9 @@ use crate::{DType, Dense, Mistake, Shape, Type};
 /// `a · b` over the last two axes. `a` is `[batch…, m, k]` (`[batch…, k, m]` when `transpose_a`), `b` is
 /// `[batch…, k, n]` or, shared by the whole batch, `[k, n]` (`n, k` when `transpose_b`). The result is
 /// `[batch…, m, n]` of `dtype`; products are added in `f32` at least.
+///
+/// 8-bit floats are multiplied along their rows alone, as matrix units take them: `a` is `[batch…, m, k]` and `b`
+/// `[n, k]` with `transpose_b`. The two formats may mix, and the result is `f32` or `bf16`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Matmul {
     /// `a`'s last two axes are `[k, m]`.
@@ -44,6 +47,21 @@ impl Matmul {
     }
 }
 
+impl Matmul {
+    /// What holds of a product of 8-bit floats.
+    fn infer_eight_bits(&self) -> Result<(), Mistake> {
+        if self.transpose_a || !self.transpose_b {
+            let remedy = "transpose the operand before: a is [m, k], b is [n, k] with transpose_b";
+            return Err(Mistake::new("takes 8-bit floats by rows along the summed axis", remedy));
+        }
+        if !matches!(self.dtype, DType::F32 | DType::BF16) {
+            let what = format!("cannot give {} of 8-bit floats", self.dtype);
+            return Err(Mistake::new(what, "use f32 or bf16 as the output dtype"));
+        }
+        Ok(())
+    }
+}
+
 impl OpRule for Matmul {
     fn name(&self) -> &'static str {
         "matmul"
@@ -57,7 +75,11 @@ impl OpRule for Matmul {
     }
     fn infer(&self, operands: &[Type]) -> Result<Vec<Type>, Mistake> {
         let [a, b] = arity(operands)?;
-        same_dtype(&[a, b])?;
+        if a.dtype.is_fp8() && b.dtype.is_fp8() {
+            self.infer_eight_bits()?;
+        } else {
+            same_dtype(&[a, b])?;
+        }
         want_float(a)?;
         if !self.dtype.is_float() {
             return Err(Mistake::new(format!("cannot give {}", self.dtype), "use a float output dtype"));
@@ -132,6 +154,12 @@ impl OpTable for Matmul {
         let half = Matmul { dtype: DType::F32, ..op };
         let r = Range::Real(-2.0, 2.0);
         all.push(Sample::reals(half, &[]).and(DType::BF16, &[2, 3], r).and(DType::BF16, &[3, 2], r));
+        for (a, b, dtype) in
+            [(DType::F8E4M3, DType::F8E4M3, DType::BF16), (DType::F8E5M2, DType::F8E4M3, DType::F32)]
+        {
+            let rows = Matmul { transpose_a: false, transpose_b: true, dtype };
+            all.push(Sample::reals(rows, &[]).and(a, &[2, 3, 16], r).and(b, &[4, 16], r));
+        }
         all
     }
 }

@@ -37,6 +37,7 @@ mod matmul;
 mod max_pool;
 mod mean;
 mod pad;
+mod quantize;
 mod random_bits;
 mod reduce;
 mod reshape;
@@ -93,6 +94,7 @@ pub use matmul::Matmul;
 pub use max_pool::MaxPool;
 pub use mean::Mean;
 pub use pad::Pad;
+pub use quantize::Quantize;
 pub use random_bits::RandomBits;
 pub use reduce::{Reduce, ReduceKind};
 pub use reshape::Reshape;
@@ -199,6 +201,7 @@ table!(
     Cast,
     Bitcast,
     RoundStochastic,
+    Quantize,
     Matmul,
     Reduce,
     Reshape,

@@ -4,8 +4,8 @@
 //! stretch. A number on the right of an operator becomes a constant of the left side's dtype.
 
 use crate::ops::{
-    Binary, BinaryKind, Bitcast, Broadcast, Cast, Compare, CompareKind, Matmul, Reshape, Select, Transpose,
-    Unary, UnaryKind,
+    Binary, BinaryKind, Bitcast, Broadcast, Cast, Compare, CompareKind, Matmul, Quantize, Reshape, Select,
+    Transpose, Unary, UnaryKind,
 };
 use crate::{DType, Dim, GraphBuilder, Mistake, Shape, Type, ValueId};
 
@@ -326,6 +326,16 @@ impl<'g> Tensor<'g> {
         self.g.emit1(Cast { dtype }, &[self])
     }
 
+    /// In 8 bits (`f8e4m3` or `f8e5m2`) with one `f32` scale: `(q, scale)`, so that the tensor is about `q · scale`. The scale is a
+    /// power of two. The gradient passes through the rounding.
+    #[track_caller]
+    pub fn quantize(self, dtype: DType) -> (Tensor<'g>, Tensor<'g>) {
+        match self.g.emit(Quantize { dtype }, &[self])[..] {
+            [q, scale] => (q, scale),
+            _ => (self.poison(), self.poison()),
+        }
+    }
+
     /// The bits of every element read as another dtype of the same size: `f32`, `i32` and `u32` as each other, `f64` and
     /// `i64` too.
     #[track_caller]
@@ -410,7 +420,7 @@ impl<'g> Tensor<'g> {
         self.matmul_t(other, false, false)
     }
 
-    /// The matrix product with either operand's last two axes swapped.
+    /// The matrix product with either operand's last two axes swapped. Of 8-bit floats it is `f32`, and `b` is transposed.
     #[track_caller]
     pub fn matmul_t(self, other: Tensor<'g>, transpose_a: bool, transpose_b: bool) -> Tensor<'g> {
         let (mut a, mut b) = (self, other);
@@ -423,7 +433,8 @@ impl<'g> Tensor<'g> {
                 b = b.broadcast(&Shape([batch.0, lb].concat()));
             }
         }
-        self.g.emit1(Matmul { transpose_a, transpose_b, dtype: self.dtype() }, &[a, b])
+        let dtype = if self.dtype().is_fp8() { DType::F32 } else { self.dtype() };
+        self.g.emit1(Matmul { transpose_a, transpose_b, dtype }, &[a, b])
     }
 }
 

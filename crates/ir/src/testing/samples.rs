@@ -126,6 +126,8 @@ pub fn epsilon(dtype: DType) -> f64 {
         DType::F32 => f32::EPSILON as f64,
         DType::F16 => 1.0 / 1024.0,
         DType::BF16 => 1.0 / 128.0,
+        DType::F8E4M3 => 1.0 / 8.0,
+        DType::F8E5M2 => 1.0 / 4.0,
         _ => 0.0,
     }
 }

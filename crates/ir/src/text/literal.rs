@@ -1,5 +1,6 @@
 //! Numbers and arrays, printed so that they read back to the same bits.
 
+use crate::fp8::Fp8;
 use crate::{Array, DType};
 
 /// The most elements that a text lists one by one.
@@ -14,6 +15,7 @@ fn quiet_nan(dtype: DType) -> u64 {
         DType::F32 => 0x7fc0_0000,
         DType::F16 => 0x7e00,
         DType::BF16 => 0x7fc0,
+        DType::F8E4M3 | DType::F8E5M2 => Fp8::NAN as u64,
         _ => 0x7ff8_0000_0000_0000,
     }
 }
@@ -47,6 +49,10 @@ fn element(dtype: DType, bytes: &[u8]) -> String {
         DType::BF16 => {
             let x = half::bf16::from_bits(bits as u16);
             float(dtype, x.to_f32(), x.is_nan(), bits)
+        }
+        DType::F8E4M3 | DType::F8E5M2 => {
+            let x = dtype.number(bytes).unwrap_or(f64::NAN);
+            float(dtype, x, x.is_nan(), bits)
         }
         DType::I64 => (bits as i64).to_string(),
         DType::I32 => (bits as u32 as i32).to_string(),
@@ -99,7 +105,14 @@ pub(super) fn read_element(dtype: DType, word: &str) -> Result<u64, String> {
         DType::F32 => word.parse().map(|x: f32| (x.to_bits() as u64, x.is_finite())).map_err(|_| wrong())?,
         DType::F16 => (half::f16::from_f64(x).to_bits() as u64, half::f16::from_f64(x).is_finite()),
         DType::BF16 => (half::bf16::from_f64(x).to_bits() as u64, half::bf16::from_f64(x).is_finite()),
-        _ => (x.to_bits(), x.is_finite()),
+        _ => match Fp8::of(dtype) {
+            Some(f) if x.is_infinite() && f.overflow == Fp8::NAN => {
+                return Err(format!("{dtype} has no infinities"));
+            }
+            // Beyond the largest it would be another number.
+            Some(f) => (f.encode(x) as u64, x.abs() <= f.decode(f.largest)),
+            None => (x.to_bits(), x.is_finite()),
+        },
     };
     if x.is_nan() || !finite && !matches!(word, "inf" | "-inf") {
         return Err(format!("the number is out of range for {dtype}; write inf, -inf, nan or nan(0x…)"));
@@ -116,6 +129,8 @@ pub(super) fn read_nan_bits(dtype: DType, word: &str) -> Result<u64, String> {
         DType::F32 => (0x7f80_0000u64, 32),
         DType::F16 => (0x7c00, 16),
         DType::BF16 => (0x7f80, 16),
+        DType::F8E4M3 => (Fp8::E4M3.overflow as u64, 8),
+        DType::F8E5M2 => (Fp8::E5M2.overflow as u64, 8),
         _ => (0x7ff0_0000_0000_0000, 64),
     };
     let magnitude = bits & (u64::MAX >> (65 - width));

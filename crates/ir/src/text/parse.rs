@@ -4,7 +4,7 @@
 use super::lex::{Lexer, Token, brief};
 use super::print;
 use crate::graph::is_well_formed;
-use crate::op::RegionType;
+use crate::op::{RegionType, infer};
 use crate::ops::CustomOps;
 use crate::{
     Attr, AttrReader, DType, Def, Graph, GraphError, Init, Loc, Mistake, Node, NodeId, Op, Port, Region,
@@ -381,7 +381,7 @@ impl<'t> Parser<'t> {
         let given: Vec<Type> = operands.iter().map(|v| self.graph.ty(*v).clone()).collect();
         let boundary: Vec<RegionType> = regions.iter().map(|r| self.graph.region_type(r)).collect();
         let call = || format!("{mnemonic}({})", types_text(&given));
-        let inferred = match rule.infer_regions(&given, &boundary) {
+        let inferred = match infer(&op, &given, &boundary) {
             Ok(types) => types,
             Err(mistake) => return self.error(at, format!("{}: {mistake}", call())),
         };

@@ -48,6 +48,28 @@ fn low_trajectories_stay_near_and_masters_stay_f32() {
     }
 }
 
+/// Products in 8 bits: near `bf16`, and everything but the layers' own products is as there.
+#[test]
+fn an_8_bit_trajectory_stays_near_that_of_bf16() {
+    let same = |_| tokens(4, 7);
+    let (want, _, _) = train(adam(language_model(4, 0.0), Precision::Bf16), 60, same);
+    let (got, state, mut step) = train(adam(language_model(4, 0.0), Precision::F8), 60, same);
+    assert_ne!(got, want, "the products are in bf16");
+    for (i, (g, w)) in got.iter().zip(&want).enumerate() {
+        assert!((g - w).abs() < 0.06 * w + 0.04, "step {i}: {g}, not {w}");
+    }
+    assert!(state.names().all(|n| state.get(n).unwrap().dtype() != BF16), "masters are f32");
+    let graph = step.program().interface();
+    let count = |of: &dyn Fn(DType, DType) -> bool| {
+        let products = graph.nodes.iter().filter(|n| n.op.rule().name() == "matmul");
+        products.filter(|n| of(graph.ty(n.operands[0]).dtype, graph.ty(n.operands[1]).dtype)).count()
+    };
+    // Four products of weights in each of two layers, each with two gradients; the logits' three stay.
+    assert_eq!(count(&|a, b| a == F8E4M3 && b == F8E4M3), 8);
+    assert_eq!(count(&|a, _| a == F8E5M2), 16);
+    assert_eq!(count(&|a, b| a == BF16 && b == BF16), 3);
+}
+
 fn images() -> Graph {
     let g = GraphBuilder::new("cnn");
     let (x, y) = (g.input("x", F32, [2, 1, 8, 8]), g.input("y", I32, [2]));
@@ -121,6 +143,33 @@ fn a_run_stopped_between_micro_batches_has_the_same_bits() {
     assert_eq!(straight["opt/step"], 4i32.to_le_bytes());
     assert_eq!(straight["opt/loss_scale/scale"], 4096f32.to_le_bytes(), "it grew twice in four steps");
     assert_eq!(straight["rng/counter"], 14u32.to_le_bytes());
+}
+
+/// Weights in 8 bits with a scale: kept so, saved so, and cast where they are multiplied.
+#[test]
+fn weights_are_stored_in_8_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("weights.safetensors");
+    for dtype in [F8E4M3, F8E5M2] {
+        let g = GraphBuilder::new("stored");
+        let x = g.input("x", F32, [3, 8]);
+        let w = g.state("w", Role::Buffer, dtype, &[5, 8], Init::Uniform { low: -400.0, high: 400.0 });
+        let scale = g.state("scale", Role::Buffer, F32, &[5], Init::Constant(1.0 / 512.0));
+        g.output("y", x.matmul_t(w.cast(F32), false, true) * scale);
+        g.output("rows", w.gather(0, g.constant(ints(&[2], &[4, 1]))));
+        let graph = g.build().unwrap();
+        let mut program = compile(&graph, &cpu(2)).unwrap();
+        program.init(1).unwrap().save(&path).unwrap();
+        let mut state = State::new();
+        state.load(&path).unwrap();
+        assert_eq!((state.get("w").unwrap().dtype(), state.get("w").unwrap().bytes().len()), (dtype, 40));
+        let mut reference = state.names().map(|n| (n.into(), state.get(n).unwrap())).collect();
+        let feed = random(&[3, 8], 2);
+        let want = interp::run_arrays(&graph, std::slice::from_ref(&feed), &mut reference).unwrap();
+        let out = program.run(&mut state, [feed]).unwrap();
+        assert_close(&out.array("y").unwrap().to_f64(), &want[0].to_f64(), 1e-5);
+        assert_eq!(out.array("rows").unwrap().bytes(), want[1].bytes());
+    }
 }
 
 fn narrow(dropout: f64, threads: usize) -> CompiledStep {

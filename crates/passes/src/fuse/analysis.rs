@@ -179,7 +179,8 @@ impl<'a> Analysis<'a> {
             let node = self.nodes[at];
             for (slot, &v) in node.operands.iter().enumerate() {
                 match self.kinds[at] {
-                    Kind::Matmul => self.demand(v, true),
+                    // 8-bit floats are multiplied along their rows, which lie so.
+                    Kind::Matmul => self.demand(v, !self.graph.ty(v).dtype.is_fp8()),
                     Kind::Library => self.demand(v, self.takes_strided(node, slot)),
                     Kind::Barrier => self.demand(v, false),
                     _ => {}

@@ -180,6 +180,10 @@ impl<'a, 'g> Clusters<'a, 'g> {
         let mut wanted: Vec<usize> = self.readers[at].iter().filter_map(|r| self.of[r.at]).collect();
         wanted.sort_unstable();
         wanted.dedup();
+        // 8-bit floats are stored as they come, and turned by copies, which a target may make through tiles.
+        if self.a.graph.ty(self.a.nodes[at].results[0]).dtype.is_fp8() {
+            wanted.retain(|&id| !self.is_copy(id));
+        }
         // A forced view or leaf keeps a kernel of its own: it is a copy.
         let joins = merge && matches!(self.a.kinds[at], Kind::Map | Kind::Reduce);
         let home = wanted.iter().copied().filter(|_| joins).find_map(|id| {
@@ -208,6 +212,11 @@ impl<'a, 'g> Clusters<'a, 'g> {
             self.list.push(cluster);
             self.of[at] = Some(id);
         }
+    }
+
+    /// Whether a cluster does nothing but move elements.
+    fn is_copy(&self, id: usize) -> bool {
+        self.list[id].members.keys().all(|&at| self.a.kinds[at] == Kind::View)
     }
 
     pub fn merge(&mut self, into: usize, from: usize, merged: Cluster) {

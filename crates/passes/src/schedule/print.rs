@@ -61,6 +61,7 @@ pub fn literal(dtype: DType, bits: u64) -> String {
         DType::I8 => format!("{}", bits as u8 as i8),
         DType::Bool => format!("{}", bits != 0),
         DType::F16 | DType::BF16 => format!("0x{bits:04x}"),
+        DType::F8E4M3 | DType::F8E5M2 => format!("0x{bits:02x}"),
         DType::U32 | DType::U8 => format!("{bits}"),
     }
 }

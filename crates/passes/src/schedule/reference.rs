@@ -6,7 +6,7 @@
 
 use super::{Access, Affine, Bound, BufferId, Expr, ExprId, LoopKernel};
 use onestep_ir::ops::{BinaryKind, Bitcast, CompareKind, ReduceKind, UnaryKind};
-use onestep_ir::{DType, Data, Dense, random};
+use onestep_ir::{DType, Data, Dense, Fp8, random};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -53,6 +53,8 @@ pub fn decode(dtype: DType, bits: u64) -> Number {
         // Widening to the upper half of an f32 is what bfloat16 is.
         DType::BF16 => Number::Real(f32::from_bits((bits as u32) << 16) as f64),
         DType::F16 => Number::Real(half_to_f64(bits as u16)),
+        DType::F8E4M3 => Number::Real(Fp8::E4M3.decode(bits as u8)),
+        DType::F8E5M2 => Number::Real(Fp8::E5M2.decode(bits as u8)),
         DType::I64 => Number::Int(bits as i64),
         DType::I32 => Number::Int(bits as u32 as i32 as i64),
         DType::I8 => Number::Int(bits as u8 as i8 as i64),

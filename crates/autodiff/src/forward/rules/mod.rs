@@ -80,7 +80,7 @@ pub(crate) fn rule(op: &Op) -> Rule<'_> {
         Op::LogSoftmax(op) => Rule::Explicit(op),
         Op::LayerNorm(op) => Rule::Explicit(op),
         Op::RmsNorm(op) => Rule::Explicit(op),
-        Op::Attention(_) | Op::AttentionGrad(_) => Rule::Decomposition,
+        Op::Attention(_) | Op::AttentionGrad(_) | Op::Quantize(_) => Rule::Decomposition,
         Op::CtcLoss(_) | Op::Custom(_) => Rule::Decomposition,
         Op::Call(_) => Rule::Inline,
         Op::Scan(op) => Rule::Scan(op),

@@ -77,7 +77,8 @@ pub(crate) fn rule(op: &Op, size: usize) -> Rule<'_> {
         Op::CtcLoss(o) => return Rule::Explicit(o),
         Op::LayerNorm(o) => return Rule::Explicit(o),
         Op::RmsNorm(o) => return Rule::Explicit(o),
-        Op::Custom(_) => return Rule::Decomposition,
+        // Each member has a scale of its own.
+        Op::Quantize(_) | Op::Custom(_) => return Rule::Decomposition,
         // Their regions are mapped instead: the mapper does that.
         Op::Call(_) | Op::Scan(_) => return Rule::Decomposition,
     };

@@ -54,6 +54,7 @@ pub(super) fn absent(dtype: DType) -> u64 {
         DType::F32 => u64::from(f32::NAN.to_bits()),
         DType::F16 => 0x7e00,
         DType::BF16 => 0x7fc0,
+        DType::F8E4M3 | DType::F8E5M2 => 0x7f,
         _ => 0,
     }
 }

@@ -29,6 +29,8 @@ fn key(dtype: DType, bits: u64) -> u64 {
         DType::F32 => 0x7f80_0000,
         DType::F16 => 0x7c00,
         DType::BF16 => 0x7f80,
+        DType::F8E4M3 => 0x7e,
+        DType::F8E5M2 => 0x7c,
         DType::I64 | DType::I32 | DType::I8 => return bits ^ sign,
         DType::U32 | DType::U8 | DType::Bool => return bits,
     };

@@ -171,7 +171,7 @@ fn check_expression(
 }
 
 fn narrow(dtype: DType) -> bool {
-    matches!(dtype, DType::F16 | DType::BF16)
+    matches!(dtype, DType::F16 | DType::BF16) || dtype.is_fp8()
 }
 
 impl Lowering<'_> {

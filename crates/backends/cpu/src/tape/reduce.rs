@@ -130,6 +130,6 @@ pub fn reducer(kind: ReduceKind, dtype: DType, isa: Isa) -> Option<Reducer> {
             ReduceKind::Sum | ReduceKind::Max => reducer!(isa, u8, 0, |x, y| x | y),
             ReduceKind::Prod | ReduceKind::Min => reducer!(isa, u8, 1, |x, y| x & y),
         },
-        DType::F16 | DType::BF16 => return None,
+        DType::F16 | DType::BF16 | DType::F8E4M3 | DType::F8E5M2 => return None,
     })
 }

@@ -3,7 +3,7 @@
 use onestep_cpu::pool::Pool;
 use onestep_cpu::tape::{LoopTape, Options};
 use onestep_ir::ops::{BinaryKind, CompareKind, ReduceKind, UnaryKind};
-use onestep_ir::{DType, Data, Dense};
+use onestep_ir::{DType, Data, Dense, Fp8};
 use onestep_passes::schedule::reference::{self, Number};
 use onestep_passes::schedule::{Access, Affine, Bound, BufferId, Expr, ExprId, LoopKernel, Store, TypedExpr};
 use std::collections::BTreeMap;
@@ -131,6 +131,8 @@ pub fn encode(dtype: DType, x: Number) -> Vec<u8> {
         DType::F32 => (x.real() as f32).to_bits() as u64,
         DType::F16 => half::f16::from_f64(x.real()).to_bits() as u64,
         DType::BF16 => half::bf16::from_f64(x.real()).to_bits() as u64,
+        DType::F8E4M3 => Fp8::E4M3.encode(x.real()) as u64,
+        DType::F8E5M2 => Fp8::E5M2.encode(x.real()) as u64,
         _ => x.int() as u64,
     };
     bits.to_le_bytes()[..size].to_vec()

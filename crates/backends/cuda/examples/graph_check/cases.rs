@@ -374,6 +374,38 @@ pub fn gated(rows: usize) -> Case {
         .expect("every op has a kernel")
 }
 
+/// A layer of 8-bit floats with its gradients: products that sum over each of the sizes, and the transposed copies that these
+/// take. The elements are few and small powers of two, so that every sum is exact.
+pub fn eight_bits(rows: usize, inner: usize, columns: usize) -> Case {
+    let g = GraphBuilder::new("eight bits");
+    let x = g.input("x", DType::BF16, [rows, inner]);
+    let w = g.input("w", DType::F32, [inner, columns]);
+    let dy = g.input("dy", DType::BF16, [rows, columns]);
+    let [(qx, sx), (qw, sw)] = [x, w].map(|t| t.quantize(DType::F8E4M3));
+    let product = qx.matmul_t(qw.transpose_last(), false, true);
+    let y = product * sx * sw;
+    g.output("y", y);
+    let back = onestep_autodiff::gradients(&g, (y * dy.cast(DType::F32)).sum_all(), &[x, w]);
+    for (name, d) in ["dx", "dw"].iter().zip(back.expect("all have gradients")) {
+        g.output(name, d.expect("the loss depends on it"));
+    }
+    let graph = g.build().expect("the graph is well formed");
+    let mut rng = Rng::new(9);
+    let mut draw = |dtype, shape: &[usize]| {
+        let values: Vec<f64> = (0..shape.iter().product())
+            .map(|_| [-1.0, -0.5, 0.0, 0.25, 0.5][rng.int(0, 5) as usize])
+            .collect();
+        Array::from_f64(dtype, shape, &values).expect("sizes agree")
+    };
+    let inputs = vec![
+        draw(DType::BF16, &[rows, inner]),
+        draw(DType::F32, &[inner, columns]),
+        draw(DType::BF16, &[rows, columns]),
+    ];
+    let name = format!("8-bit layer {rows}x{inner}x{columns}");
+    Case::new(name, &graph, inputs, BTreeMap::new(), 0.01).expect("every op has a kernel")
+}
+
 /// The first values of a graph's state.
 fn first_values(graph: &Graph) -> BTreeMap<Arc<str>, Array> {
     let first = |s: &onestep_ir::StatePort| {

@@ -90,6 +90,9 @@ fn others(quick: bool) -> Vec<Case> {
         .collect::<Vec<_>>();
     all.extend(cases::large());
     all.extend([1, 5].map(cases::gated));
+    // Realistic, of the least sizes, and with rows that the library does not take.
+    let layers = [(512, 768, 1024), (16, 16, 16), (208, 144, 48), (37, 32, 80)];
+    all.extend(layers.map(|(rows, inner, columns)| cases::eight_bits(rows, inner, columns)));
     if quick {
         all.extend(samples.into_iter().step_by(7));
         all.extend(cases::random(0..6));

@@ -1,4 +1,5 @@
-//! Matrix products by cuBLASLt: `f32` without TF32, and 16-bit floats with sums in `f32`.
+//! Matrix products by cuBLASLt: `f32` without TF32, and floats of 16 and 8 bits with sums in `f32`: of 8-bit ones the library would
+//! keep fewer digits between steps if it were asked for "fast accumulation".
 //!
 //! Its matrices are column-major, so what is asked for is the transposed product `outᵀ = rhsᵀ · lhsᵀ`. Sums over pieces of `k` go
 //! through the workspace in a fixed order, never through atomics. The algorithm is the recorded one (see `tune`), or else the
@@ -27,7 +28,7 @@ unsafe impl Send for Blas {}
 unsafe impl Sync for Blas {}
 
 /// All of a product but where it is.
-pub(super) type Shape = ([usize; 4], DType, DType, [usize; 3], [usize; 3], usize);
+pub(super) type Shape = ([usize; 4], [DType; 2], DType, [usize; 3], [usize; 3], usize);
 
 /// A product as the library describes it.
 struct Description {
@@ -68,16 +69,20 @@ fn data_type(d: DType) -> Option<sys::cudaDataType> {
         DType::F32 => Some(sys::cudaDataType_t::CUDA_R_32F),
         DType::F16 => Some(sys::cudaDataType_t::CUDA_R_16F),
         DType::BF16 => Some(sys::cudaDataType_t::CUDA_R_16BF),
+        DType::F8E4M3 => Some(sys::cudaDataType_t::CUDA_R_8F_E4M3),
+        DType::F8E5M2 => Some(sys::cudaDataType_t::CUDA_R_8F_E5M2),
         _ => None,
     }
 }
 
 /// A shape in the recorded table.
-fn line((sizes, dtype, result, lhs, rhs, aligned): Shape) -> String {
+fn line((sizes, dtypes, result, lhs, rhs, aligned): Shape) -> String {
     let list = |numbers: &[usize], between: &str| {
         numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(between)
     };
     let (sizes, lhs, rhs) = (list(&sizes, "x"), list(&lhs, ","), list(&rhs, ","));
+    let [left, right] = dtypes;
+    let dtype = if left == right { left.to_string() } else { format!("{left}*{right}") };
     format!("{sizes} {dtype} {result} strides {lhs} {rhs} aligned {aligned}")
 }
 
@@ -93,7 +98,7 @@ impl Blas {
 
     /// What an algorithm is chosen by.
     pub fn shape(p: &Product) -> Shape {
-        (p.sizes, p.dtype, p.result, p.lhs.1, p.rhs.1, p.aligned)
+        (p.sizes, [p.dtype, p.right_dtype], p.result, p.lhs.1, p.rhs.1, p.aligned)
     }
 
     /// The product with its algorithm, if the library has one for it.
@@ -263,8 +268,10 @@ impl Blas {
 
 impl Description {
     fn new(p: &Product) -> Option<Description> {
-        let (dtype, result_type) = (data_type(p.dtype)?, data_type(p.result)?);
-        if p.result != p.dtype && p.result != DType::F32 {
+        let [left_type, right_type] = [p.dtype, p.right_dtype].map(data_type);
+        let (left_type, right_type, result_type) = (left_type?, right_type?, data_type(p.result)?);
+        let eight_bits = p.dtype.is_fp8();
+        if p.result != p.dtype && p.result != DType::F32 && !(eight_bits && p.result == DType::BF16) {
             return None;
         }
         let [batch, rows, columns, depth] = p.sizes;
@@ -286,8 +293,8 @@ impl Description {
             .ok()?;
         }
         let all = [
-            (right, dtype, p.rhs.1[0]),
-            (left, dtype, p.lhs.1[0]),
+            (right, right_type, p.rhs.1[0]),
+            (left, left_type, p.lhs.1[0]),
             ([columns, rows, columns], result_type, rows * columns),
         ];
         for (layout, ([r, c, leading], ty, distance)) in description.layouts.iter_mut().zip(all) {

@@ -85,10 +85,10 @@ impl<'a> Bench<'a> {
         let far = |sizes: [usize; 3], strides: [usize; 3]| {
             1 + sizes.iter().zip(strides).map(|(n, s)| (n - 1) * s).sum::<usize>()
         };
-        let factor = |elements: usize, seed: u64| random(device, product.dtype, elements, seed);
+        let factor = |dtype, elements: usize, seed: u64| random(device, dtype, elements, seed);
         let areas = [
-            factor(far([batch, rows, depth], product.lhs.1), 1)?,
-            factor(far([batch, depth, columns], product.rhs.1), 2)?,
+            factor(product.dtype, far([batch, rows, depth], product.lhs.1), 1)?,
+            factor(product.right_dtype, far([batch, depth, columns], product.rhs.1), 2)?,
             Memory::new(device, batch * rows * columns * product.result.size())?,
             Memory::new(device, WORKSPACE)?,
         ];
@@ -181,6 +181,8 @@ fn random(device: &Arc<CudaDevice>, dtype: DType, elements: usize, seed: u64) ->
         match dtype {
             DType::F16 => pattern.extend((0x3800 | (bits as u16 & 0x83ff)).to_le_bytes()),
             DType::BF16 => pattern.extend((0x3f00 | (bits as u16 & 0x807f)).to_le_bytes()),
+            DType::F8E4M3 => pattern.push(0x30 | (bits as u8 & 0x87)),
+            DType::F8E5M2 => pattern.push(0x38 | (bits as u8 & 0x83)),
             _ => pattern.extend((0x3f00_0000 | (bits & 0x807f_ffff)).to_le_bytes()),
         }
     }

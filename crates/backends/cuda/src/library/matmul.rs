@@ -5,18 +5,32 @@ use super::tiles::Tiles;
 use super::{Context, Launches};
 use crate::code::{Address, Product, Space};
 use crate::error::CudaError;
+use crate::render::scalar;
+use onestep_ir::{DType, Op, Type};
 use onestep_passes::schedule::MatmulKernel;
+
+/// Whether the vendor's library multiplies these 8-bit floats: all sizes are multiples of 16, and one factor is `f8e4m3`.
+pub(crate) fn takes_eight_bits(op: &Op, operands: &[Type]) -> bool {
+    let (Op::Matmul(m), [a, b]) = (op, operands) else { return false };
+    if a.dtype == DType::F8E5M2 && b.dtype == DType::F8E5M2 {
+        return false;
+    }
+    let s = m.sizes(a, b);
+    let rows = if s.shared_b { s.batch * s.m } else { s.m };
+    [rows, s.n, s.k].iter().all(|n| *n > 0 && n % 16 == 0)
+}
 
 /// A product of a schedule, checked.
 pub(crate) fn product(m: &MatmulKernel, context: &Context<'_>) -> Result<Product, CudaError> {
     let dtype = context.check_view(&m.lhs, "the left factor")?;
     let right = context.check_view(&m.rhs, "the right factor")?;
     let (l, r) = (&m.lhs, &m.rhs);
+    // 8-bit floats of both formats mix; all others are alike.
     let fits = l.shape.len() == 3
         && r.shape.len() == 3
         && l.shape[0] == r.shape[0]
         && l.shape[2] == r.shape[1]
-        && right == dtype
+        && (right == dtype || right.is_fp8() && dtype.is_fp8())
         && dtype.is_float();
     if !fits {
         let why = format!("{dtype}{:?} times {right}{:?}", l.shape, r.shape);
@@ -42,6 +56,7 @@ pub(crate) fn product(m: &MatmulKernel, context: &Context<'_>) -> Result<Product
         aligned,
         sizes: [batch, rows, columns, depth],
         dtype,
+        right_dtype: right,
         result: out.dtype,
         lhs: (lhs, [l.strides[0], l.strides[1], l.strides[2]]),
         rhs: (rhs, [r.strides[0], r.strides[1], r.strides[2]]),
@@ -55,6 +70,11 @@ pub(crate) fn own(p: &Product) -> Launches {
     let place = |[b, i, j]: [usize; 3], names: [&str; 2]| {
         format!("b * (word){b} + {} * (word){i} + {} * (word){j}", names[0], names[1])
     };
+    let factors = [p.dtype, p.right_dtype];
+    let element = |n: usize, at: &str| {
+        let x = load(factors[n], n, at);
+        if factors[n].is_fp8() { scalar::cast(factors[n], DType::F32, &x) } else { x }
+    };
     let far = |[b, i, j]: [usize; 3], [x, y]: [usize; 2]| batch * b + x * i + y * j;
     Tiles {
         batch,
@@ -62,11 +82,11 @@ pub(crate) fn own(p: &Product) -> Launches {
         columns,
         depth,
         dtype: p.dtype,
-        left: format!("          x = {};\n", load(p.dtype, 0, &place(p.lhs.1, ["i", "k"]))),
-        right: format!("          x = {};\n", load(p.dtype, 1, &place(p.rhs.1, ["k", "j"]))),
+        left: format!("          x = {};\n", element(0, &place(p.lhs.1, ["i", "k"]))),
+        right: format!("          x = {};\n", element(1, &place(p.rhs.1, ["k", "j"]))),
         along: [p.lhs.1[2] == 1, p.rhs.1[1] == 1],
         store: format!("          {}", store(p.result, 2, &format!("(b * {rows} + i) * {columns} + j"), "x")),
-        dtypes: &[p.dtype, p.dtype, p.result],
+        dtypes: &[p.dtype, p.right_dtype, p.result],
         arguments: vec![p.lhs.0, p.rhs.0, p.out],
         largest: far(p.lhs.1, [rows, depth]).max(far(p.rhs.1, [depth, columns])),
     }

@@ -18,6 +18,7 @@ pub(crate) mod simt;
 mod sort;
 mod text;
 mod tiles;
+pub(crate) mod transposition;
 
 use crate::code::{Address, Launch};
 use crate::error::CudaError;

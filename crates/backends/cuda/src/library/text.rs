@@ -101,6 +101,7 @@ pub(super) fn absent(d: DType) -> &'static str {
         DType::F32 => "__uint_as_float(0x7fc00000u)",
         DType::F16 => "(unsigned short)0x7e00",
         DType::BF16 => "(unsigned short)0x7fc0",
+        DType::F8E4M3 | DType::F8E5M2 => "(unsigned char)0x7f",
         _ => "0",
     }
 }

@@ -57,6 +57,57 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("round_f16", "float round_f16(float x) { return f16_to_f32(f32_to_f16(x)); }"),
     ("round_bf16", "float round_bf16(float x) { return bf16_to_f32(f32_to_bf16(x)); }"),
     (
+        // By digits behind the leading one, bias, and the bits of the largest number and of what is beyond. `magic` leaves a
+        // subnormal significand, rounded, in the low bits.
+        "f32_to_fp8",
+        "unsigned char f32_to_fp8(float x, int digits, int bias, unsigned int largest, unsigned int beyond) {
+  unsigned int bits = __float_as_uint(x), size = bits & 0x7fffffffu, cut = 23 - digits;
+  unsigned int magic = (unsigned int)(128 - bias + (int)cut) << 23;
+  unsigned int subnormal = __float_as_uint(__uint_as_float(size) + __uint_as_float(magic)) - magic;
+  unsigned int normal = (size - ((unsigned int)(127 - bias) << 23) + (1u << (cut - 1)) - 1u + (size >> cut & 1u)) >> cut;
+  unsigned int finite = size < (unsigned int)(128 - bias) << 23 ? subnormal : normal;
+  unsigned int bounded = finite <= largest ? finite : beyond;
+  return x != x || bounded == 0x7fu ? 0x7f : (unsigned char)(bounded | (bits >> 24 & 0x80u));
+}",
+    ),
+    (
+        "fp8_to_f32",
+        "float fp8_to_f32(unsigned char h, int digits, int bias, unsigned int largest, unsigned int infinity) {
+  unsigned int size = h & 0x7fu;
+  float finite = __uint_as_float(size << (23 - digits)) * __uint_as_float((unsigned int)(254 - bias) << 23);
+  unsigned int value = size <= largest ? __float_as_uint(finite) : size == infinity ? 0x7f800000u : 0x7fc00000u;
+  return __uint_as_float(value | (unsigned int)(h & 0x80) << 24);
+}",
+    ),
+    (
+        // The instruction saturates: what rounds beyond 448, from 464 on, is NaN all the same.
+        "f32_to_f8e4m3",
+        "unsigned char f32_to_f8e4m3(float x) {
+#if __CUDA_ARCH__ >= 890
+  unsigned short pair;
+  asm(\"cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;\" : \"=h\"(pair) : \"f\"(0.0f), \"f\"(x));
+  return fabsf(x) > 464.0f ? 0x7f : (unsigned char)pair;
+#else
+  return f32_to_fp8(x, 3, 7, 0x7eu, 0x7fu);
+#endif
+}",
+    ),
+    (
+        // The instruction saturates: what rounds beyond 57344, 61440 too, is infinity all the same.
+        "f32_to_f8e5m2",
+        "unsigned char f32_to_f8e5m2(float x) {
+#if __CUDA_ARCH__ >= 890
+  unsigned short pair;
+  asm(\"cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;\" : \"=h\"(pair) : \"f\"(0.0f), \"f\"(x));
+  return fabsf(x) >= 61440.0f ? 0x7c | (__float_as_uint(x) >> 24 & 0x80u) : (unsigned char)pair;
+#else
+  return f32_to_fp8(x, 2, 15, 0x7bu, 0x7cu);
+#endif
+}",
+    ),
+    ("f8e4m3_to_f32", "float f8e4m3_to_f32(unsigned char h) { return fp8_to_f32(h, 3, 7, 0x7eu, 0x80u); }"),
+    ("f8e5m2_to_f32", "float f8e5m2_to_f32(unsigned char h) { return fp8_to_f32(h, 2, 15, 0x7bu, 0x7cu); }"),
+    (
         // Rounds to odd: a later rounding to a shorter format is then as if from x itself.
         "f64_to_odd",
         "float f64_to_odd(double x) { float f = __double2float_rz(x); return x != x || (double)f == x ? f : __uint_as_float(__float_as_uint(f) | 1u); }",

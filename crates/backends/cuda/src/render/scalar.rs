@@ -1,7 +1,7 @@
 //! Dtypes and scalar functions as text of C.
 //!
-//! A value of f16 or bf16 is a `float` that is always rounded to it, a `bool` is a `bool` (one byte in memory), and every other
-//! dtype is the type of C. f32 arithmetic rounded to f16 or bf16 is what one rounding of the exact result gives, because f32
+//! A value of f16 or bf16 is a `float` that is always rounded to it, an 8-bit float its byte (it is only cast and moved), a `bool`
+//! is a `bool` (one byte in memory), and every other dtype is the type of C. f32 arithmetic rounded to f16 or bf16 is what one rounding of the exact result gives, because f32
 //! has more than twice their digits and two.
 
 use onestep_ir::ops::{BinaryKind, CompareKind, ReduceKind, UnaryKind};
@@ -16,7 +16,7 @@ pub fn c_type(d: DType) -> &'static str {
         DType::I32 => "int",
         DType::U32 => "unsigned int",
         DType::I8 => "signed char",
-        DType::U8 => "unsigned char",
+        DType::U8 | DType::F8E4M3 | DType::F8E5M2 => "unsigned char",
         DType::Bool => "bool",
     }
 }
@@ -80,7 +80,7 @@ pub fn literal(d: DType, bits: u64) -> String {
         DType::I32 => format!("{}", bits as u32 as i32),
         DType::U32 => format!("{}u", bits as u32),
         DType::I8 => format!("{}", bits as u8 as i8),
-        DType::U8 => format!("{}", bits as u8),
+        DType::U8 | DType::F8E4M3 | DType::F8E5M2 => format!("{}", bits as u8),
         DType::Bool => format!("{}", bits & 0xff != 0),
     }
 }
@@ -247,6 +247,16 @@ pub fn compare(kind: CompareKind, a: &str, b: &str) -> String {
 pub fn cast(from: DType, to: DType, x: &str) -> String {
     if from == to {
         return x.into();
+    }
+    if from.is_fp8() {
+        return cast(DType::F32, to, &format!("{from}_to_f32({x})"));
+    }
+    if to.is_fp8() {
+        let wide = match from {
+            DType::F32 | DType::F16 | DType::BF16 => x.into(),
+            _ => format!("f64_to_odd((double){x})"),
+        };
+        return format!("f32_to_{to}({wide})");
     }
     match (from.is_float(), to) {
         (_, DType::Bool) => format!("{x} != 0"),

@@ -55,6 +55,12 @@ struct Barrier {
 static Barrier block, warps[MOST_THREADS / 32];
 static void turn_of_warp() { warps[threadIdx.x / 32].wait(); }
 static void __syncthreads() { block.wait(); }
+static unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
+  const unsigned long long both = (unsigned long long)y << 32 | x;
+  unsigned all = 0;
+  for (int i = 0; i < 4; ++i) all |= (unsigned)(both >> 8 * (selector >> 4 * i & 7) & 0xff) << 8 * i;
+  return all;
+}
 template <class T> T exchange(T value, unsigned from) {
   memcpy(&slots[threadIdx.x], &value, sizeof value);
   turn_of_warp();

@@ -72,11 +72,11 @@ impl Work {
             }
             Bench::GptMini => {
                 let rule = AdamW::new(3e-4).weight_decay(0.01);
-                gpt("gpt-mini", &Gpt::MINI, batch(8), rule, Precision::F32)
+                gpt("gpt-mini", &Gpt::MINI, batch(8), rule, args.precision.unwrap_or(Precision::F32))
             }
             Bench::Gpt2 => {
                 let rule = AdamW::new(3e-4).betas(0.9, 0.95).weight_decay(0.1);
-                gpt("gpt2-124m", &GPT2, batch(16), rule, Precision::Bf16)
+                gpt("gpt2-124m", &GPT2, batch(16), rule, args.precision.unwrap_or(Precision::Bf16))
             }
             Bench::Decode1b => match args.batch {
                 None | Some(1) => writer("decode-1b", &Llama::TINY_1_1B),

@@ -1,7 +1,12 @@
-//! Conversions between f32 and the 16-bit floats, branch-free so that a loop of them vectorises.
+//! Conversions between f32 and the floats of 16 and 8 bits, branch-free so that a loop of them vectorises.
 //!
 //! To the narrow type they round to nearest, ties to even, subnormals included. The crate `half` does the same with
 //! branches and run-time dispatch for each element; the tests compare the two.
+
+use onestep_ir::Fp8;
+
+/// The bits of NaN in 8 bits.
+const NAN: u8 = Fp8::NAN;
 
 /// bfloat16 bits of an f32.
 #[inline(always)]
@@ -49,10 +54,65 @@ pub fn f16_to_f32(bits: u16) -> f32 {
     f32::from_bits(size | ((bits & 0x8000) as u32) << 16)
 }
 
+/// Bits of an 8-bit float from an f32.
+#[inline(always)]
+pub fn fp8_from_f32(f: Fp8, x: f32) -> u8 {
+    let cut = 23 - f.digits;
+    let smallest_normal = ((128 - f.bias) as u32) << 23;
+    // Added to a smaller number, it leaves the subnormal significand, rounded, in the low bits.
+    let magic = (128 - f.bias + cut as i32) as u32 * (1 << 23);
+
+    let bits = x.to_bits();
+    let size = bits & 0x7fff_ffff;
+    let subnormal = (f32::from_bits(size) + f32::from_bits(magic)).to_bits().wrapping_sub(magic);
+    let odd = (size >> cut) & 1;
+    let rebased = size.wrapping_sub(((127 - f.bias) as u32) << 23);
+    let normal = rebased.wrapping_add((1 << (cut - 1)) - 1 + odd) >> cut;
+    let finite = if size < smallest_normal { subnormal } else { normal };
+    let bounded = if finite > f.largest as u32 { f.overflow as u32 } else { finite };
+    // NaN has no sign, also that of an overflow.
+    let signed = if bounded == NAN as u32 { bounded } else { bounded | (bits >> 24 & 0x80) };
+    (if x.is_nan() { NAN as u32 } else { signed }) as u8
+}
+
+/// The f32 that the bits of an 8-bit float stand for.
+#[inline(always)]
+pub fn fp8_to_f32(f: Fp8, bits: u8) -> f32 {
+    let size = (bits & 0x7f) as u32;
+    let magnitude = size << (23 - f.digits);
+    // A power of 2 moves the exponent from the narrow bias to the wide one, subnormals included.
+    let finite = f32::from_bits(magnitude) * f32::from_bits(((254 - f.bias) as u32) << 23);
+    let special = if size == f.overflow as u32 && f.overflow != NAN { f32::INFINITY } else { f32::NAN };
+    let value = if size > f.largest as u32 { special } else { finite };
+    f32::from_bits(value.to_bits() | ((bits & 0x80) as u32) << 24)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use half::{bf16, f16};
+
+    #[test]
+    fn eight_bits_are_those_of_the_definition() {
+        for f in [Fp8::E4M3, Fp8::E5M2] {
+            for bits in 0..=u8::MAX {
+                let (a, b) = (fp8_to_f32(f, bits) as f64, f.decode(bits));
+                assert!(
+                    a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan()),
+                    "{f:?} {bits:#04x}: {a} {b}"
+                );
+            }
+            let ties = (0..f.largest).flat_map(|b| {
+                let middle = ((f.decode(b) + f.decode(b + 1)) / 2.0) as f32;
+                [middle.next_down(), middle, middle.next_up()]
+            });
+            for x in ties.chain((0..=u32::MAX).step_by(4099).map(f32::from_bits)) {
+                for x in [x, -x] {
+                    assert_eq!(fp8_from_f32(f, x), f.encode(x as f64), "{f:?}: {x:e}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn every_narrow_number_widens() {

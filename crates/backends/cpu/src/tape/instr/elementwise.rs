@@ -108,7 +108,7 @@ pub fn compare(kind: CompareKind, dtype: DType, scalar: [bool; 2], isa: Isa) -> 
         DType::U32 => compare_u32(kind, scalar, isa),
         DType::I8 => compare_i8(kind, scalar, isa),
         DType::U8 | DType::Bool => compare_u8(kind, scalar, isa),
-        DType::F16 | DType::BF16 => return None,
+        DType::F16 | DType::BF16 | DType::F8E4M3 | DType::F8E5M2 => return None,
     })
 }
 
