@@ -76,7 +76,7 @@ impl OpRule for Quantize {
         let largest = if axes.is_empty() { x.abs() } else { x.abs().max(&axes) };
         // Over nothing the largest is −∞.
         let ratio = (largest.cast(DType::F32) / self.limit()).maximum(f32::MIN_POSITIVE as f64);
-        let number = |bits: u32| g.full(DType::U32, &Shape::fixed(&[]), bits as f64);
+        let number = |bits: u32| g.full(DType::U32, Shape::fixed(&[]), bits as f64);
         let scale =
             (ratio.bitcast(DType::U32) + number(SIGNIFICAND)).and(number(EXPONENT)).bitcast(DType::F32);
         let wide = x.cast(x.dtype().accumulator());

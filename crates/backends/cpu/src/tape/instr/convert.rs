@@ -5,9 +5,6 @@
 
 use onestep_ir::Fp8;
 
-/// The bits of NaN in 8 bits.
-const NAN: u8 = Fp8::NAN;
-
 /// bfloat16 bits of an f32.
 #[inline(always)]
 pub fn bf16_from_f32(x: f32) -> u16 {
@@ -71,8 +68,8 @@ pub fn fp8_from_f32(f: Fp8, x: f32) -> u8 {
     let finite = if size < smallest_normal { subnormal } else { normal };
     let bounded = if finite > f.largest as u32 { f.overflow as u32 } else { finite };
     // NaN has no sign, also that of an overflow.
-    let signed = if bounded == NAN as u32 { bounded } else { bounded | (bits >> 24 & 0x80) };
-    (if x.is_nan() { NAN as u32 } else { signed }) as u8
+    let signed = if bounded == Fp8::NAN as u32 { bounded } else { bounded | (bits >> 24 & 0x80) };
+    (if x.is_nan() { Fp8::NAN as u32 } else { signed }) as u8
 }
 
 /// The f32 that the bits of an 8-bit float stand for.
@@ -82,7 +79,7 @@ pub fn fp8_to_f32(f: Fp8, bits: u8) -> f32 {
     let magnitude = size << (23 - f.digits);
     // A power of 2 moves the exponent from the narrow bias to the wide one, subnormals included.
     let finite = f32::from_bits(magnitude) * f32::from_bits(((254 - f.bias) as u32) << 23);
-    let special = if size == f.overflow as u32 && f.overflow != NAN { f32::INFINITY } else { f32::NAN };
+    let special = if size == f.overflow as u32 && f.overflow != Fp8::NAN { f32::INFINITY } else { f32::NAN };
     let value = if size > f.largest as u32 { special } else { finite };
     f32::from_bits(value.to_bits() | ((bits & 0x80) as u32) << 24)
 }
