@@ -149,12 +149,14 @@ pub fn large() -> Vec<Case> {
         (40, 24, 16, 12),
         (1, 1, 1, 6),
         (1, 3, 2100, 20),
+        (133, 20, 18, 45),
     ] {
         for (transpose_a, transpose_b) in [(false, true), (true, false), (false, false)] {
-            let op = Matmul { transpose_a, transpose_b, dtype: DType::F32 };
+            let d = if batch == 133 { DType::BF16 } else { DType::F32 };
+            let op = Matmul { transpose_a, transpose_b, dtype: d };
             let a = if transpose_a { [batch, k, m] } else { [batch, m, k] };
             let b = if transpose_b { [batch, n, k] } else { [batch, k, n] };
-            let values = [real(DType::F32, &a), real(DType::F32, &b)];
+            let values = [real(d, &a), real(d, &b)];
             add(&format!("matmul {batch}x{m}x{n}x{k} {transpose_a} {transpose_b}"), op.into(), &values);
         }
     }
@@ -177,15 +179,20 @@ pub fn large() -> Vec<Case> {
         }
     }
     let window = Window { stride: vec![2, 1], low: vec![1, 1], high: vec![1, 1], dilation: vec![1, 2] };
-    let convolution = Convolution { window, groups: 2 };
-    let (x, w) = (real(DType::F32, &[5, 8, 12, 11]), real(DType::F32, &[6, 4, 3, 3]));
-    let y = real(DType::F32, &[5, 6, 6, 9]);
-    let Convolution { window, groups } = convolution.clone();
-    let input_grad = ConvolutionInputGrad { window: window.clone(), groups, input_size: vec![12, 11] };
-    let weight_grad = ConvolutionWeightGrad { window, groups, kernel_size: vec![3, 3] };
-    add("convolution", convolution.into(), &[x.clone(), w.clone()]);
-    add("convolution_input_grad", input_grad.into(), &[y.clone(), w]);
-    add("convolution_weight_grad", weight_grad.into(), &[x, y]);
+    let convolution = Convolution { window: window.clone(), groups: 2 };
+    let (input_size, kernel_size) = (vec![12, 11], vec![3, 3]);
+    let input_grad = ConvolutionInputGrad { window: window.clone(), groups: 2, input_size };
+    let weight_grad = ConvolutionWeightGrad { window, groups: 2, kernel_size };
+    for (channels, outputs) in [(8, 6), (40, 48)] {
+        for d in [DType::F32, DType::F16, DType::BF16] {
+            let (x, w) = (real(d, &[5, channels, 12, 11]), real(d, &[outputs, channels / 2, 3, 3]));
+            let y = real(d, &[5, outputs, 6, 9]);
+            let name = format!("{channels} to {outputs} channels {d}");
+            add(&format!("convolution {name}"), convolution.clone().into(), &[x.clone(), w.clone()]);
+            add(&format!("convolution_input_grad {name}"), input_grad.clone().into(), &[y.clone(), w]);
+            add(&format!("convolution_weight_grad {name}"), weight_grad.clone().into(), &[x, y]);
+        }
+    }
     let ids = Dense::from_ints(DType::I32, &[90], (0..90).map(|i| i * i % 7).collect());
     let (table, rows) = (real(DType::F32, &[7, 300]), real(DType::F32, &[90, 300]));
     add("scatter_add 7x300", ScatterAdd { axis: 0 }.into(), &[table, ids, rows]);

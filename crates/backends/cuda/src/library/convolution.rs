@@ -6,8 +6,8 @@
 //! | `dx` | channels | examples × pixels | outputs × kernel |
 //! | `dw` | outputs | channels × kernel | examples × places |
 
-use super::text::{load, store};
-use super::tiles::Tiles;
+use super::text::store;
+use super::tiles::{Factor, Tiles};
 use super::{Launches, Operands};
 use onestep_ir::ops::{Convolution, ConvolutionInputGrad, ConvolutionSizes, ConvolutionWeightGrad, Window};
 use std::fmt::Write;
@@ -92,25 +92,24 @@ impl<'a> Parts<'a> {
         format!("          const word {outer} = {flat} / {size}, {inner} = {flat} % {size};\n")
     }
 
-    /// Statements that load the input where window element `t` of place `p` meets it.
-    fn window_of_x(&self, k: &Operands<'_>, parameter: usize) -> String {
+    /// The input where window element `t` of place `p` meets it, both of which the statements `before` set.
+    fn window_of_x(&self, before: [String; 2]) -> Factor {
         let s = &self.sizes;
-        let at = self.x(&format!("({})", Self::flat(&s.input, "x")));
-        [
-            Self::axes(&s.kernel, "t", "t"),
-            Self::axes(&s.out, "o", "p"),
-            self.pixel(),
-            format!("          if (inside) x = {};\n", load(k.dtype(0), parameter, &at)),
-        ]
-        .concat()
+        let windows = [Self::axes(&s.kernel, "t", "t"), Self::axes(&s.out, "o", "p"), self.pixel()];
+        Factor {
+            parameter: 0,
+            statements: before.concat() + &windows.concat(),
+            padded: true,
+            at: self.x(&format!("({})", Self::flat(&s.input, "x"))),
+            along: false,
+        }
     }
 
     fn tiles(
         &self,
         k: &Operands<'_>,
         [rows, columns, depth]: [usize; 3],
-        [left, right]: [String; 2],
-        along: [bool; 2],
+        [left, right]: [Factor; 2],
         store: String,
     ) -> Launches {
         Tiles {
@@ -121,7 +120,6 @@ impl<'a> Parts<'a> {
             dtype: k.dtype(0),
             left,
             right,
-            along,
             store,
             dtypes: &k.dtypes(),
             arguments: k.arguments(),
@@ -135,17 +133,13 @@ impl<'a> Parts<'a> {
 pub(super) fn forward(op: &Convolution, k: &Operands<'_>) -> Launches {
     let parts = Parts::new(&op.window, ConvolutionSizes::new(op, k.sizes(0), k.sizes(1)));
     let (s, d) = (&parts.sizes, k.dtype(0));
-    let left = format!("          x = {};\n", load(d, 1, &parts.w("i", "k")));
-    let right = [
-        Parts::split("c", "t", "k", parts.taps),
-        Parts::split("n", "p", "j", parts.places),
-        parts.window_of_x(k, 0),
-    ]
-    .concat();
+    let left = Factor::dense(1, String::new(), parts.w("i", "k"), true);
+    let right = parts
+        .window_of_x([Parts::split("c", "t", "k", parts.taps), Parts::split("n", "p", "j", parts.places)]);
     let out =
         Parts::split("n", "p", "j", parts.places) + "          " + &store(d, 2, &parts.y("i", "p"), "x");
     let sizes = [s.outputs, s.batch * parts.places, s.channels * parts.taps];
-    parts.tiles(k, sizes, [left, right], [true, false], out)
+    parts.tiles(k, sizes, [left, right], out)
 }
 
 /// Its adjoint in the input.
@@ -154,21 +148,21 @@ pub(super) fn input_grad(op: &ConvolutionInputGrad, k: &Operands<'_>) -> Launche
     let parts = Parts::new(&op.window, ConvolutionSizes::new(&op.forward(), &x, k.sizes(1)));
     let (s, d) = (&parts.sizes, k.dtype(0));
     let weight = parts.w("o", &format!("i * {} + t", parts.taps));
-    let left = Parts::split("o", "t", "k", parts.taps) + &format!("          x = {};\n", load(d, 1, &weight));
-    let at = parts.y("o", &format!("({})", Parts::flat(&s.out, "o")));
-    let right = [
+    let left = Factor::dense(1, Parts::split("o", "t", "k", parts.taps), weight, false);
+    let statements = [
         Parts::split("o", "t", "k", parts.taps),
         Parts::split("n", "p", "j", parts.pixels),
         Parts::axes(&s.kernel, "t", "t"),
         Parts::axes(&s.input, "x", "p"),
         parts.place(),
-        format!("          if (inside) x = {};\n", load(d, 0, &at)),
     ]
     .concat();
+    let at = parts.y("o", &format!("({})", Parts::flat(&s.out, "o")));
+    let right = Factor { parameter: 0, statements, padded: true, at, along: false };
     let at = parts.x("p").replace("+ c)", "+ i)");
     let out = Parts::split("n", "p", "j", parts.pixels) + "          " + &store(d, 2, &at, "x");
     let sizes = [s.channels, s.batch * parts.pixels, s.outputs * parts.taps];
-    parts.tiles(k, sizes, [left, right], [false, false], out)
+    parts.tiles(k, sizes, [left, right], out)
 }
 
 /// Its adjoint in the weight.
@@ -176,15 +170,11 @@ pub(super) fn weight_grad(op: &ConvolutionWeightGrad, k: &Operands<'_>) -> Launc
     let w = k.results[0].sizes();
     let parts = Parts::new(&op.window, ConvolutionSizes::new(&op.forward(), k.sizes(0), &w));
     let (s, d) = (&parts.sizes, k.dtype(0));
-    let left = Parts::split("n", "p", "k", parts.places)
-        + &format!("          x = {};\n", load(d, 1, &parts.y("i", "p")));
-    let right = [
-        Parts::split("n", "p", "k", parts.places),
-        Parts::split("c", "t", "j", parts.taps),
-        parts.window_of_x(k, 0),
-    ]
-    .concat();
+    let left = Factor::dense(1, Parts::split("n", "p", "k", parts.places), parts.y("i", "p"), true);
+    let right = parts
+        .window_of_x([Parts::split("n", "p", "k", parts.places), Parts::split("c", "t", "j", parts.taps)]);
+    let right = Factor { along: true, ..right };
     let out = format!("          {}", store(d, 2, &parts.w("i", "j"), "x"));
     let sizes = [s.outputs, s.channels * parts.taps, s.batch * parts.places];
-    parts.tiles(k, sizes, [left, right], [true, true], out)
+    parts.tiles(k, sizes, [left, right], out)
 }

@@ -1,7 +1,7 @@
 //! Matrix products: as the vendor's library wants them described, and by the tiles of this crate for what it does not take.
 
-use super::text::{load, store};
-use super::tiles::Tiles;
+use super::text::store;
+use super::tiles::{Factor, Tiles};
 use super::{Context, Launches};
 use crate::code::{Address, Product, Space};
 use crate::error::CudaError;
@@ -62,9 +62,8 @@ pub(crate) fn own(p: &Product) -> Launches {
         columns,
         depth,
         dtype: p.dtype,
-        left: format!("          x = {};\n", load(p.dtype, 0, &place(p.lhs.1, ["i", "k"]))),
-        right: format!("          x = {};\n", load(p.dtype, 1, &place(p.rhs.1, ["k", "j"]))),
-        along: [p.lhs.1[2] == 1, p.rhs.1[1] == 1],
+        left: Factor::dense(0, String::new(), place(p.lhs.1, ["i", "k"]), p.lhs.1[2] == 1),
+        right: Factor::dense(1, String::new(), place(p.rhs.1, ["k", "j"]), p.rhs.1[1] == 1),
         store: format!("          {}", store(p.result, 2, &format!("(b * {rows} + i) * {columns} + j"), "x")),
         dtypes: &[p.dtype, p.dtype, p.result],
         arguments: vec![p.lhs.0, p.rhs.0, p.out],

@@ -1,0 +1,172 @@
+//! The tiled product that matrix products and the three convolutions share: `out[b, i, j] = Σ_k a(b, i, k) · b(b, k, j)`, where
+//! the factors and the result are text, so that a convolution gathers its windows as it loads them.
+//!
+//! A block takes a square of the result and goes over `k` in steps through shared memory. Squares of 16-bit factors are made by
+//! [tensor cores](tensor), others by [fused multiply-adds](scalar) in `f32`, or `f64` for that dtype. Where the result has too few
+//! squares for the device and `k` is long, `k` is cut: each piece's sums go to scratch, and a second launch adds the pieces in
+//! order. How it is cut follows from the sizes alone.
+
+mod scalar;
+mod tensor;
+
+use super::Launches;
+use super::text::{launch, load};
+use crate::code::{Address, Launch, PROCESSORS, Space, THREADS};
+use onestep_ir::DType;
+
+/// Squares that keep a device busy.
+const ENOUGH: usize = PROCESSORS;
+/// The least and most of `k` that is worth a piece, and the most pieces.
+const PIECE: usize = 128;
+const MOST_PIECES: usize = 32;
+
+/// An element of a factor.
+pub(super) struct Factor {
+    /// The parameter that holds the factor.
+    pub parameter: usize,
+    /// Statements that come before.
+    pub statements: String,
+    /// Whether they set `inside`, which is false where an element is 0 that is not in memory.
+    pub padded: bool,
+    /// Its place.
+    pub at: String,
+    /// Whether neighbours along `k` are neighbours in memory.
+    pub along: bool,
+}
+
+impl Factor {
+    /// One that is in memory as a whole.
+    pub fn dense(parameter: usize, statements: String, at: String, along: bool) -> Factor {
+        Factor { parameter, statements, padded: false, at, along }
+    }
+}
+
+/// A product of text.
+pub(super) struct Tiles<'a> {
+    pub batch: usize,
+    pub rows: usize,
+    pub columns: usize,
+    pub depth: usize,
+    /// Of the factors.
+    pub dtype: DType,
+    /// Element `(b, i, k)` of the left factor, and `(b, k, j)` of the right one.
+    pub left: Factor,
+    pub right: Factor,
+    /// Statements that store `x` as element `(b, i, j)`.
+    pub store: String,
+    /// The dtypes of the parameters; the last is the result's.
+    pub dtypes: &'a [DType],
+    pub arguments: Vec<Address>,
+    /// No index is larger.
+    pub largest: usize,
+}
+
+/// How the work is cut: the size of a square, how many there are up and across, and how much of `k` makes a piece.
+struct Cut {
+    size: usize,
+    high: usize,
+    wide: usize,
+    pieces: usize,
+    piece: usize,
+}
+
+impl Tiles<'_> {
+    /// Whether tensor cores make the squares: of factors that they take, and of results that fill a part of a square.
+    fn tensor(&self) -> bool {
+        matches!(self.dtype, DType::BF16 | DType::F16) && self.rows.min(self.columns) >= 16
+    }
+
+    /// Statements that set `x`, which is 0, to an element: its value, or its bits for tensor cores.
+    fn read(&self, factor: &Factor) -> String {
+        let Factor { parameter, statements, at, .. } = factor;
+        let value =
+            if self.tensor() { format!("p{parameter}[{at}]") } else { load(self.dtype, *parameter, at) };
+        format!("{statements}          {}x = {value};\n", if factor.padded { "if (inside) " } else { "" })
+    }
+
+    /// Squares of this size.
+    fn squares(&self, size: usize) -> usize {
+        self.batch * self.rows.div_ceil(size) * self.columns.div_ceil(size)
+    }
+
+    fn cut(&self) -> Cut {
+        let (sizes, least, step) = match self.tensor() {
+            true => (&[128, 64][..], 64, tensor::DEPTH),
+            false => (&[64, 32][..], 16, scalar::DEPTH),
+        };
+        let most = (self.depth / PIECE).clamp(1, MOST_PIECES);
+        let fills = |size: &usize| self.squares(*size) * most >= ENOUGH;
+        let size = sizes.iter().copied().find(fills).unwrap_or(least);
+        let wanted = (2 * ENOUGH).div_ceil(self.squares(size).max(1));
+        let pieces = if self.squares(size) >= ENOUGH { 1 } else { wanted.min(most) };
+        let piece = self.depth.div_ceil(pieces).next_multiple_of(step);
+        Cut { size, high: self.rows.div_ceil(size), wide: self.columns.div_ceil(size), pieces, piece }
+    }
+
+    pub fn compile(self) -> Launches {
+        let cut = self.cut();
+        let acc = if self.dtype == DType::F64 { "double" } else { "float" };
+        let Tiles { batch, rows, columns, depth, .. } = self;
+        let Cut { pieces, piece, .. } = cut;
+        let elements = batch * rows * columns;
+        let work = self.squares(cut.size) * pieces;
+        let keep = match pieces {
+            1 => self.store.clone(),
+            _ => format!("pieces[(((word)s * {batch} + b) * {rows} + i) * {columns} + j] = x;"),
+        };
+        let (square, shared, functions) = match self.tensor() {
+            true => (self.tensor_square(&cut, &keep), tensor::shared_bytes(cut.size), tensor::FUNCTIONS),
+            false => (self.scalar_square(&cut, acc, &keep), self.scalar_shared_bytes(cut.size), ""),
+        };
+        let scratch = self.dtypes.len();
+        let pieces_pointer =
+            if pieces > 1 { format!("  {acc}* pieces = p{scratch};\n") } else { String::new() };
+        let body = format!(
+            "{pieces_pointer}\
+             \x20 for (word w = (word)blockIdx.x; w < {work}; w += (word)gridDim.x) {{\n\
+             \x20   const word s = w % {pieces}, j0 = w / {pieces} % {wide} * {size}, i0 = w / {pieces} / {wide} % {high} * {size}, b = w / {pieces} / {wide} / {high};\n\
+             \x20   const word end = (s + 1) * {piece} < {depth} ? (s + 1) * {piece} : {depth};\n\
+             {square}  }}\n",
+            wide = cut.wide,
+            high = cut.high,
+            size = cut.size,
+        );
+        let launch = |dtypes: &[DType], arguments: Vec<Address>| {
+            let largest = self.largest.max(elements * pieces).max(depth + piece);
+            let mut launch = launch(dtypes, arguments, &body, largest, work, shared);
+            launch.source.insert_str(0, functions);
+            launch
+        };
+        if pieces == 1 {
+            return launch(self.dtypes, self.arguments).into();
+        }
+        let acc_dtype = if self.dtype == DType::F64 { DType::F64 } else { DType::F32 };
+        let dtypes = [self.dtypes, &[acc_dtype]].concat();
+        let mut arguments = self.arguments;
+        arguments.push(Address { space: Space::Scratch, offset: 0 });
+        let first = launch(&dtypes, arguments.clone());
+        let largest = self.largest.max(elements * pieces);
+        let second = sum(&dtypes, arguments, [batch, rows, columns], pieces, acc, &self.store, largest);
+        Launches { list: vec![first, second], scratch_bytes: elements * pieces * acc_dtype.size() }
+    }
+}
+
+/// Adds the pieces, a thread for each element.
+fn sum(
+    dtypes: &[DType],
+    arguments: Vec<Address>,
+    [batch, rows, columns]: [usize; 3],
+    pieces: usize,
+    acc: &str,
+    store: &str,
+    largest: usize,
+) -> Launch {
+    let elements = batch * rows * columns;
+    let last = dtypes.len() - 1;
+    let body = format!(
+        "  for (word at = (word)blockIdx.x * {THREADS} + (word)threadIdx.x; at < {elements}; at += (word)gridDim.x * {THREADS}) {{\n\
+         \x20   const word j = at % {columns}, i = at / {columns} % {rows}, b = at / {columns} / {rows};\n    {acc} x = p{last}[at];\n\
+         \x20   for (int s = 1; s < {pieces}; ++s) x += p{last}[(word)s * {elements} + at];\n{store}\n  }}\n"
+    );
+    launch(dtypes, arguments, &body, largest, elements.div_ceil(THREADS as usize), 0)
+}
