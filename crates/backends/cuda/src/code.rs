@@ -58,6 +58,11 @@ impl Address {
     pub fn plus(self, bytes: usize) -> Address {
         Address { offset: self.offset + bytes, ..self }
     }
+
+    /// Whether it is a multiple of 16 bytes in every iteration of a scan.
+    pub(crate) fn in_chunks(self) -> bool {
+        self.offset.is_multiple_of(16) && !matches!(self.space, Space::Body(_))
+    }
 }
 
 /// A kernel of the program.

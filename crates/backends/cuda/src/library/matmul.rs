@@ -1,7 +1,7 @@
 //! Matrix products: as the vendor's library wants them described, and by the tiles of this crate for what it does not take.
 
 use super::text::store;
-use super::tiles::{Factor, Tiles};
+use super::tiles::{Factor, Tiles, multiple_of_8};
 use super::{Context, Launches};
 use crate::code::{Address, Product, Space};
 use crate::error::CudaError;
@@ -52,8 +52,13 @@ pub(crate) fn product(m: &MatmulKernel, context: &Context<'_>) -> Result<Product
 /// The product by tiles.
 pub(crate) fn own(p: &Product) -> Launches {
     let [batch, rows, columns, depth] = p.sizes;
-    let place = |[b, i, j]: [usize; 3], names: [&str; 2]| {
-        format!("b * (word){b} + {} * (word){i} + {} * (word){j}", names[0], names[1])
+    let (lhs, rhs) = (p.lhs.1, p.rhs.1);
+    let start = [p.lhs.0, p.rhs.0];
+    // Distances of batches, of lines, and of neighbours along `k`.
+    let factor = |n: usize, strides: [usize; 3], [line, step]: [usize; 2], name: &str| {
+        let base = format!("b * (word){} + {name} * (word){line}", strides[0]);
+        let chunks = step == 1 && multiple_of_8(&[depth, strides[0], line]) && start[n].in_chunks();
+        Factor { chunks, ..Factor::dense(n, base, format!("k * (word){step}"), step == 1) }
     };
     let far = |[b, i, j]: [usize; 3], [x, y]: [usize; 2]| batch * b + x * i + y * j;
     Tiles {
@@ -62,8 +67,8 @@ pub(crate) fn own(p: &Product) -> Launches {
         columns,
         depth,
         dtype: p.dtype,
-        left: Factor::dense(0, String::new(), place(p.lhs.1, ["i", "k"]), p.lhs.1[2] == 1),
-        right: Factor::dense(1, String::new(), place(p.rhs.1, ["k", "j"]), p.rhs.1[1] == 1),
+        left: factor(0, lhs, [lhs[1], lhs[2]], "i"),
+        right: factor(1, rhs, [rhs[2], rhs[1]], "j"),
         store: format!("          {}", store(p.result, 2, &format!("(b * {rows} + i) * {columns} + j"), "x")),
         dtypes: &[p.dtype, p.dtype, p.result],
         arguments: vec![p.lhs.0, p.rhs.0, p.out],

@@ -192,6 +192,10 @@ impl Operands<'_> {
         let view = self.view(n);
         view.is_dense() && self.context.of(view) == self.context.result(self.kernel.results[0])
     }
+    /// Whether operand `n` starts at a multiple of 16 bytes.
+    pub fn in_chunks(&self, n: usize) -> bool {
+        self.context.of(self.view(n)).in_chunks()
+    }
     /// All operands, then all results, as parameters of a launch.
     pub fn arguments(&self) -> Vec<Address> {
         let operands = self.kernel.operands.iter().map(|v| self.context.of(v));

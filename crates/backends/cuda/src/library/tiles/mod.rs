@@ -10,7 +10,7 @@ mod scalar;
 mod tensor;
 
 use super::Launches;
-use super::text::{launch, load};
+use super::text::launch;
 use crate::code::{Address, Launch, PROCESSORS, Space, THREADS};
 use onestep_ir::DType;
 
@@ -20,25 +20,61 @@ const ENOUGH: usize = PROCESSORS;
 const PIECE: usize = 128;
 const MOST_PIECES: usize = 32;
 
-/// An element of a factor.
+/// Where the elements of a factor are. An element's place is a sum of a part that its row (or column) gives and one that `k`
+/// gives, and so are its coordinates along axes that windows go over.
 pub(super) struct Factor {
     /// The parameter that holds the factor.
     pub parameter: usize,
-    /// Statements that come before.
-    pub statements: String,
-    /// Whether they set `inside`, which is false where an element is 0 that is not in memory.
-    pub padded: bool,
-    /// Its place.
-    pub at: String,
+    /// Statements that set `base`, and `y0` … for each axis, from `b` and `i` (or `j`).
+    pub line: String,
+    /// Statements that set `offset`, and `r0` … for each axis, from `k`.
+    pub step: String,
+    pub axes: Vec<Axis>,
     /// Whether neighbours along `k` are neighbours in memory.
     pub along: bool,
+    /// Whether moreover eight of them from a multiple of eight on lie in memory at a multiple of 16 bytes.
+    pub chunks: bool,
+}
+
+/// An axis that windows go over: with `q = y + r`, an element is there where `q` is a multiple of `stride` and `q / stride` is from
+/// 0 to `limit`; that times `pitch` is a part of its place. Elsewhere the factor is 0.
+pub(super) struct Axis {
+    pub stride: usize,
+    pub limit: usize,
+    pub pitch: usize,
 }
 
 impl Factor {
-    /// One that is in memory as a whole.
-    pub fn dense(parameter: usize, statements: String, at: String, along: bool) -> Factor {
-        Factor { parameter, statements, padded: false, at, along }
+    /// One without windows, at element `base + offset`.
+    pub fn dense(parameter: usize, base: String, offset: String, along: bool) -> Factor {
+        let line = format!("const word base = {base};\n");
+        let step = format!("const word offset = {offset};\n");
+        Factor { parameter, line, step, axes: vec![], along, chunks: false }
     }
+
+    /// Whether there is an element at `base`, `y0` … and `offset`, `r0` …, and its place.
+    fn place(&self) -> (String, String) {
+        let (mut there, mut at) = (String::new(), String::from("base + offset"));
+        for (a, Axis { stride, limit, pitch }) in self.axes.iter().enumerate() {
+            let and = if a > 0 { " && " } else { "" };
+            let q = format!("(y{a} + r{a})");
+            // One comparison: what is negative is large without a sign.
+            there += &match stride {
+                1 => format!("{and}(unsigned int){q} < {limit}u"),
+                _ => format!("{and}(unsigned int){q} < {}u && {q} % {stride} == 0", limit * stride),
+            };
+            at += &match stride {
+                1 => format!(" + {q} * (word){pitch}"),
+                _ => format!(" + {q} / {stride} * (word){pitch}"),
+            };
+        }
+        (if there.is_empty() { "true".into() } else { there }, at)
+    }
+}
+
+/// Whether all are: of distances, so that chunks of eight 16-bit numbers stay chunks.
+pub(super) fn multiple_of_8(sizes: &[usize]) -> bool {
+    sizes.iter().all(|n| n % 8 == 0)
 }
 
 /// A product of text.
@@ -76,14 +112,6 @@ impl Tiles<'_> {
         matches!(self.dtype, DType::BF16 | DType::F16) && self.rows.min(self.columns) >= 16
     }
 
-    /// Statements that set `x`, which is 0, to an element: its value, or its bits for tensor cores.
-    fn read(&self, factor: &Factor) -> String {
-        let Factor { parameter, statements, at, .. } = factor;
-        let value =
-            if self.tensor() { format!("p{parameter}[{at}]") } else { load(self.dtype, *parameter, at) };
-        format!("{statements}          {}x = {value};\n", if factor.padded { "if (inside) " } else { "" })
-    }
-
     /// Squares of this size.
     fn squares(&self, size: usize) -> usize {
         self.batch * self.rows.div_ceil(size) * self.columns.div_ceil(size)
@@ -115,7 +143,7 @@ impl Tiles<'_> {
             _ => format!("pieces[(((word)s * {batch} + b) * {rows} + i) * {columns} + j] = x;"),
         };
         let (square, shared, functions) = match self.tensor() {
-            true => (self.tensor_square(&cut, &keep), tensor::shared_bytes(cut.size), tensor::FUNCTIONS),
+            true => (self.tensor_square(&cut, &keep), self.tensor_shared_bytes(cut.size), tensor::FUNCTIONS),
             false => (self.scalar_square(&cut, acc, &keep), self.scalar_shared_bytes(cut.size), ""),
         };
         let scratch = self.dtypes.len();

@@ -1,6 +1,7 @@
 //! A square by fused multiply-adds: a thread keeps up to 4 × 4 sums.
 
-use super::{Cut, Tiles};
+use super::super::text::load;
+use super::{Cut, Factor, Tiles};
 use crate::code::THREADS;
 use onestep_ir::DType;
 
@@ -22,6 +23,11 @@ impl Tiles<'_> {
             true => format!("const int kk = e % {DEPTH}, q = e / {DEPTH};"),
             false => format!("const int q = e % {size}, kk = e / {size};"),
         };
+        let read = |factor: &Factor| {
+            let (there, at) = factor.place();
+            let value = load(self.dtype, factor.parameter, &at);
+            format!("          {}          {}          if ({there}) x = {value};\n", factor.line, factor.step)
+        };
         format!(
             "    {acc}* left = ({acc}*)shared;\n    {acc}* right = left + {DEPTH} * {size};\n\
              \x20   const int ty = threadIdx.x / 16, tx = threadIdx.x % 16;\n\
@@ -35,8 +41,8 @@ impl Tiles<'_> {
              #pragma unroll\n    for (int r = 0; r < {each}; ++r)\n#pragma unroll\n      for (int c = 0; c < {each}; ++c) {{\n        const word i = i0 + ty * {each} + r, j = j0 + tx + 16 * c;\n        if (i < {rows} && j < {columns}) {{\n          const {acc} x = sums[r][c];\n{keep}\n        }}\n      }}\n",
             split_left = split(self.left.along),
             split_right = split(self.right.along),
-            left = self.read(&self.left),
-            right = self.read(&self.right),
+            left = read(&self.left),
+            right = read(&self.right),
             fma = if acc == "double" { "fma" } else { "fmaf" },
         )
     }
