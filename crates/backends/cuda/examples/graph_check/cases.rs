@@ -178,16 +178,17 @@ pub fn large() -> Vec<Case> {
             add(&format!("{kind:?} {shape:?} {d}"), op.into(), &[real(d, &shape)]);
         }
     }
-    let window = Window { stride: vec![2, 1], low: vec![1, 1], high: vec![1, 1], dilation: vec![1, 2] };
-    let convolution = Convolution { window: window.clone(), groups: 2 };
-    let (input_size, kernel_size) = (vec![12, 11], vec![3, 3]);
-    let input_grad = ConvolutionInputGrad { window: window.clone(), groups: 2, input_size };
-    let weight_grad = ConvolutionWeightGrad { window, groups: 2, kernel_size };
-    for (channels, outputs) in [(8, 6), (40, 48)] {
+    for (taps, pad, channels, outputs) in [(3, 1, 8, 6), (3, 1, 40, 48), (1, 0, 40, 48), (1, 0, 144, 160)] {
+        let window =
+            Window { stride: vec![2, 1], low: vec![pad, 1], high: vec![pad, 1], dilation: vec![1, 2] };
+        let convolution = Convolution { window: window.clone(), groups: 2 };
+        let (input_size, kernel_size) = (vec![12, 11], vec![taps, 3]);
+        let input_grad = ConvolutionInputGrad { window: window.clone(), groups: 2, input_size };
+        let weight_grad = ConvolutionWeightGrad { window, groups: 2, kernel_size };
         for d in [DType::F32, DType::F16, DType::BF16] {
-            let (x, w) = (real(d, &[5, channels, 12, 11]), real(d, &[outputs, channels / 2, 3, 3]));
+            let (x, w) = (real(d, &[5, channels, 12, 11]), real(d, &[outputs, channels / 2, taps, 3]));
             let y = real(d, &[5, outputs, 6, 9]);
-            let name = format!("{channels} to {outputs} channels {d}");
+            let name = format!("{channels} to {outputs} channels, {taps}x3, {d}");
             add(&format!("convolution {name}"), convolution.clone().into(), &[x.clone(), w.clone()]);
             add(&format!("convolution_input_grad {name}"), input_grad.clone().into(), &[y.clone(), w]);
             add(&format!("convolution_weight_grad {name}"), weight_grad.clone().into(), &[x, y]);

@@ -58,17 +58,26 @@ impl<'a> Parts<'a> {
         format!("const word {name} = {to};\n")
     }
 
-    /// The windows' axes over the input.
-    fn over_input(&self) -> Vec<Axis> {
-        let sizes = &self.sizes.input;
-        sizes.iter().zip(row_major(sizes)).map(|(&limit, pitch)| Axis { stride: 1, limit, pitch }).collect()
+    /// The windows' axes over the input, where `k` is a window's element or else a place.
+    fn over_input(&self, elements: bool) -> Vec<Axis> {
+        let (sizes, kernel) = (&self.sizes.input, &self.sizes.kernel);
+        let pitches = row_major(sizes);
+        let of = |a: usize| Axis {
+            moves: !elements || kernel[a] > 1,
+            stride: 1,
+            limit: sizes[a],
+            pitch: pitches[a],
+        };
+        (0..sizes.len()).map(of).collect()
     }
 
-    /// The places of windows that a pixel is in.
+    /// The places of windows that a pixel is in, where `k` is a window's element.
     fn over_places(&self) -> Vec<Axis> {
-        let (sizes, strides) = (&self.sizes.out, &self.window.stride);
-        let of = |((&limit, pitch), &stride)| Axis { stride, limit, pitch };
-        sizes.iter().zip(row_major(sizes)).zip(strides).map(of).collect()
+        let (sizes, strides, kernel) = (&self.sizes.out, &self.window.stride, &self.sizes.kernel);
+        let pitches = row_major(sizes);
+        let of =
+            |a: usize| Axis { moves: kernel[a] > 1, stride: strides[a], limit: sizes[a], pitch: pitches[a] };
+        (0..sizes.len()).map(of).collect()
     }
 
     /// Where the window at place `p` starts: `name0` ….
@@ -140,7 +149,7 @@ pub(super) fn forward(op: &Convolution, k: &Operands<'_>) -> Launches {
             Parts::set("offset", format!("c * {}", parts.pixels)),
         ]
         .concat(),
-        axes: parts.over_input(),
+        axes: parts.over_input(true),
         along: false,
         chunks: false,
     };
@@ -197,7 +206,7 @@ pub(super) fn weight_grad(op: &ConvolutionWeightGrad, k: &Operands<'_>) -> Launc
         parameter: 0,
         line: [Parts::split("c", "t", "j", taps), parts.taps("y", true), Parts::set("base", base)].concat(),
         step: [example, parts.starts("r", false), Parts::set("offset", offset)].concat(),
-        axes: parts.over_input(),
+        axes: parts.over_input(false),
         along: true,
         chunks: false,
     };

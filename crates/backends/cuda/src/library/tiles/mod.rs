@@ -39,6 +39,8 @@ pub(super) struct Factor {
 /// An axis that windows go over: with `q = y + r`, an element is there where `q` is a multiple of `stride` and `q / stride` is from
 /// 0 to `limit`; that times `pitch` is a part of its place. Elsewhere the factor is 0.
 pub(super) struct Axis {
+    /// Whether `k` moves along it: else `r` is 0.
+    pub moves: bool,
     pub stride: usize,
     pub limit: usize,
     pub pitch: usize,
@@ -55,9 +57,9 @@ impl Factor {
     /// Whether there is an element at `base`, `y0` … and `offset`, `r0` …, and its place.
     fn place(&self) -> (String, String) {
         let (mut there, mut at) = (String::new(), String::from("base + offset"));
-        for (a, Axis { stride, limit, pitch }) in self.axes.iter().enumerate() {
+        for (a, Axis { moves, stride, limit, pitch }) in self.axes.iter().enumerate() {
             let and = if a > 0 { " && " } else { "" };
-            let q = format!("(y{a} + r{a})");
+            let q = if *moves { format!("(y{a} + r{a})") } else { format!("y{a}") };
             // One comparison: what is negative is large without a sign.
             there += &match stride {
                 1 => format!("{and}(unsigned int){q} < {limit}u"),
@@ -119,6 +121,7 @@ impl Tiles<'_> {
 
     fn cut(&self) -> Cut {
         let (sizes, least, step) = match self.tensor() {
+            true if self.rows.min(self.columns) <= 64 => (&[64][..], 64, tensor::DEPTH),
             true => (&[128, 64][..], 64, tensor::DEPTH),
             false => (&[64, 32][..], 16, scalar::DEPTH),
         };

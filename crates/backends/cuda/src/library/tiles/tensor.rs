@@ -18,9 +18,15 @@ const ROW: usize = DEPTH + CHUNK;
 pub(super) const FUNCTIONS: &str = include_str!("tensor.cuh");
 
 impl Factor {
-    /// Words that `k` gives: an offset, and a coordinate for each axis. None where eight numbers are one load.
+    /// Words that `k` gives: an offset, and a coordinate for each axis that it moves along. None where eight numbers are one load.
     fn words(&self) -> usize {
-        if self.chunks { 0 } else { 1 + self.axes.len() }
+        if self.chunks { 0 } else { 1 + self.moving().count() }
+    }
+
+    /// The axes that `k` moves along, each with the place of its coordinate among the words.
+    fn moving(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let axes = self.axes.iter().enumerate().filter(|(_, axis)| axis.moves);
+        axes.enumerate().map(|(word, (a, _))| (a, word + 1))
     }
 }
 
@@ -58,7 +64,7 @@ impl Tiles<'_> {
                 return String::new();
             }
             let keep: String =
-                (0..factor.axes.len()).map(|a| format!(" at[{}] = r{a};", (a + 1) * DEPTH)).collect();
+                factor.moving().map(|(a, word)| format!(" at[{}] = r{a};", word * DEPTH)).collect();
             format!(
                 "      if (threadIdx.x / 32 == {number}) {{\n        const word k = k1 + threadIdx.x % 32;\n        {step}        word* const at = tables + ({start} + stage1 * {words}) * {DEPTH} + threadIdx.x % 32;\n        at[0] = offset;{keep}\n      }}\n",
                 step = factor.step,
@@ -81,7 +87,7 @@ impl Tiles<'_> {
                 false => {
                     let (there, at) = factor.place();
                     let steps: String =
-                        (0..factor.axes.len()).map(|a| format!(", r{a} = at[{}]", (a + 1) * DEPTH)).collect();
+                        factor.moving().map(|(a, word)| format!(", r{a} = at[{}]", word * DEPTH)).collect();
                     format!(
                         "          unsigned int words[4] = {{0, 0, 0, 0}};\n          const word* at = tables + ({start} + stage * {count}) * {DEPTH} + chunk * {CHUNK};\n\
                          #pragma unroll\n          for (int m = 0; m < {CHUNK}; ++m, ++at) {{\n            const word offset = at[0]{steps};\n            if ({row} < {limit} && k0 + chunk * {CHUNK} + m < end && {there}) words[m / 2] |= (unsigned int)p{parameter}[{at}] << m % 2 * 16;\n          }}\n\
