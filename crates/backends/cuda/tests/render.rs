@@ -69,11 +69,12 @@ fn expected_files() {
 fn rows_are_read_once_where_registers_hold_them() {
     let text = rendered(&named("layer_norm_64x768")).unwrap().source;
     assert_eq!(text.matches("load_group<4, 4>(b0 + ").count(), 1, "{text}");
-    // A row of 20000 is 80 points for each thread: too many. What the last reduction's pass knows is stored there.
+    // A row of 20000 is 80 points for each thread: too many. What the last reduction's pass knows is stored there. Each pass
+    // stands there twice: for the groups that are loaded several at a time, and for the rest.
     let text = rendered(&named("softmax_8x20000")).unwrap().source;
-    assert_eq!(text.matches("load_group<4, 4>(b0 + ").count(), 3, "{text}");
+    assert_eq!(text.matches("load_group<4, 4>(b0 + ").count(), 2 * 3, "{text}");
     let text = rendered(&named("statistics_3x20002")).unwrap().source;
-    assert_eq!(text.matches("load_group<2, 2>(b0 + ").count(), 2, "{text}");
+    assert_eq!(text.matches("load_group<2, 2>(b0 + ").count(), 2 * 2, "{text}");
 }
 
 /// Names of the form `e12` that stand in a text.

@@ -36,6 +36,7 @@ pub fn all() -> Vec<Case> {
         }
     }
     all.extend([extremes(7), extremes(100), extremes(600)]);
+    all.extend([F16, BF16, F32, F64].map(divided_rows));
     all.extend(programs());
     all
 }
@@ -76,6 +77,20 @@ fn binaries(d: DType) -> Vec<Case> {
     let power = build("pow", &|k| !k.is_exact()).map(|c| c.within(last_places(d, 8.0)));
     let exact = build("binary", &|k| !order(k) && k.is_exact());
     exact.into_iter().chain(extremes).chain(power).collect()
+}
+
+/// Rows of numbers of any size, each divided by one that the row shares, and by a constant.
+fn divided_rows(d: DType) -> Case {
+    let (rows, n) = (400, 300);
+    let mut c = Case::new(format!("divided_rows_{d}"), &[rows], &[n]);
+    let (a, b) = (c.buffer(d, rows * n, Fill::Edges), c.buffer(d, rows, Fill::Edges));
+    let (x, y) = (c.load(a, &[n as i64, 1]), c.load(b, &[1, 0]));
+    let seven = c.number(d, 7.0);
+    for by in [y, seven] {
+        let z = c.binary(BinaryKind::Div, x, by);
+        c.store(z, rows * n, &[n as i64, 1]);
+    }
+    c
 }
 
 fn comparisons(d: DType) -> Case {

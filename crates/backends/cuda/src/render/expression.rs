@@ -4,6 +4,7 @@ use super::domain::range;
 use super::emit::Writer;
 use super::scalar;
 use onestep_ir::DType;
+use onestep_ir::ops::BinaryKind;
 use onestep_passes::schedule::{Affine, Bound, Expr, ExprId};
 use std::fmt::Write;
 
@@ -31,6 +32,11 @@ impl Writer<'_> {
             Expr::Literal(bits) => scalar::literal(e.dtype, *bits),
             Expr::Index(a) => scalar::cast(DType::I64, e.dtype, &format!("(long long)({})", self.affine(a))),
             Expr::Unary(kind, a) => scalar::unary(*kind, dtype_of(a), &v(a)),
+            Expr::Binary(BinaryKind::Div, a, by)
+                if self.division(i).is_some() && self.divisors[by.index()] =>
+            {
+                scalar::rounded(e.dtype, format!("divided({}, d{})", v(a), by.0))
+            }
             Expr::Binary(kind, a, b) => scalar::binary(*kind, e.dtype, &v(a), &v(b)),
             Expr::Compare(kind, a, b) => scalar::compare(*kind, &v(a), &v(b)),
             Expr::Select(c, a, b) => format!("{} ? {} : {}", v(c), v(a), v(b)),

@@ -193,8 +193,8 @@ fn has_long_rows(k: &LoopKernel) -> bool {
     n >= LONG_ROW && !outer.is_empty() && k.body.iter().any(shared)
 }
 
-/// Cuts the last axis in groups, so many points that those of the widest operand that is not read again and again are 16 bytes.
-fn in_groups(mut k: LoopKernel, buffers: Buffers<'_>) -> LoopKernel {
+/// How many neighbouring points along the last axis are 16 bytes of the widest operand that is not read again and again.
+pub fn neighbours(k: &LoopKernel, buffers: Buffers<'_>) -> usize {
     let loads = k.body.iter().filter_map(|e| match &e.expr {
         Expr::Load { access, .. } => Some(access),
         _ => None,
@@ -205,11 +205,19 @@ fn in_groups(mut k: LoopKernel, buffers: Buffers<'_>) -> LoopKernel {
     };
     let all = loads.chain(k.stores.iter().map(|s| &s.access)).filter(streams);
     let widest = all.map(|a| (buffers.dtype)(a.buffer).size()).max();
-    let (Some(widest), Some(&extent)) = (widest, k.extents.last()) else { return k };
+    let (Some(widest), Some(&extent)) = (widest, k.extents.last()) else { return 1 };
     let fits = |w: &usize| w * widest <= GROUP_BYTES && extent.is_multiple_of(*w) && extent > 0;
-    let Some(width) = [8, 4, 2].into_iter().find(fits) else { return k };
+    [8, 4, 2].into_iter().find(fits).unwrap_or(1)
+}
+
+/// Cuts the last axis in groups of [`neighbours`].
+fn in_groups(mut k: LoopKernel, buffers: Buffers<'_>) -> LoopKernel {
+    let width = neighbours(&k, buffers);
+    if width == 1 {
+        return k;
+    }
     let last = k.extents.len() - 1;
-    k.extents[last] = extent / width;
+    k.extents[last] /= width;
     k.extents.push(width);
     k.for_each_affine(|a| {
         let step = a.coefs[last];

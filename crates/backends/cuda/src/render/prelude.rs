@@ -148,6 +148,27 @@ const FUNCTIONS: &[(&str, &str)] = &[
         "double sigmoid_f64(double x) { double e = exp(-fabs(x)); return (x < 0.0 ? e : 1.0) / (1.0 + e); }",
     ),
     (
+        // What many numbers are divided by: its inverse as the sum of two floats, and how large at least a number must be for
+        // `divided` to go by them.
+        "divisor",
+        "struct Divisor { float b, inverse, rest, least; };
+__device__ __forceinline__ Divisor divisor(float b) {
+  const float inverse = 1.0f / b, size = fabsf(b);
+  const bool moderate = size >= 0x1p-40f && size <= 0x1p40f;
+  return {b, inverse, fmaf(-b, inverse, 1.0f) * inverse, moderate ? 0x1p-80f : __uint_as_float(0x7f800000u)};
+}",
+    ),
+    (
+        // The quotient, correctly rounded: the first guess is off by less than one unit in the last place, so that what remains
+        // of a is exact, and the correctly rounded inverse then corrects the guess exactly (Markstein).
+        "divided",
+        "float divided(float a, const Divisor& d) {
+  if (!(fabsf(a) >= d.least && fabsf(a) <= 0x1p80f)) return a / d.b;
+  const float guess = fmaf(a, d.inverse, a * d.rest);
+  return fmaf(fmaf(-guess, d.b, a), d.inverse, guess);
+}",
+    ),
+    (
         // Philox 4x32-10: word index % 4 of the block (index / 4, counter, stream).
         "philox",
         "unsigned int philox(unsigned int k0, unsigned int k1, unsigned int counter, long long index, unsigned long long stream) {

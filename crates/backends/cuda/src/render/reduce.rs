@@ -42,6 +42,7 @@ impl Writer<'_> {
         for (i, _, _, dtype) in reductions {
             let value = scalar::rounded(*dtype, format!("p{i}"));
             self.line(&format!("const {} e{i} = {value};", scalar::c_type(*dtype)));
+            self.prepare(*i);
         }
     }
 
