@@ -86,6 +86,8 @@ pub(super) struct Writer<'a> {
     pub(super) together: Vec<usize>,
     /// Whether the text is at point `v` of a group whose axes are those of its first point.
     pub(super) in_group: bool,
+    /// Whether the text is at column `c` of those that the thread takes abreast.
+    pub(super) in_columns: bool,
     /// Whether the block's number is given by the caller.
     part: bool,
     varies: Vec<bool>,
@@ -130,6 +132,7 @@ impl<'a> Writer<'a> {
             groups: Groups::of(kernel, form, cut, buffers),
             together: vec![],
             in_group: false,
+            in_columns: false,
             store_pass: 0,
             index: if wide { "long long" } else { "int" },
             part: false,
@@ -370,7 +373,9 @@ impl<'a> Writer<'a> {
             format!("for ({index} row = {first}; row < {rows}; row += {by}) {{")
         };
         match form {
-            Form::Thread => self.line(&looped(format!("{block} * {step} + (int)threadIdx.x"), step)),
+            Form::Thread | Form::Abreast(_) => {
+                self.line(&looped(format!("{block} * {step} + (int)threadIdx.x"), step))
+            }
             Form::Warp => {
                 self.line(&format!("const int lane = threadIdx.x % {WARP};"));
                 self.line(&looped(format!("{block} * {step} + (int)threadIdx.x / {WARP}"), step));
@@ -464,13 +469,22 @@ impl<'a> Writer<'a> {
     /// Stores of the row's own values, by one of its threads.
     fn row_stores(&mut self) {
         let who = match self.form {
-            Form::Thread => "",
+            Form::Thread | Form::Abreast(_) => "",
             Form::Warp | Form::Block => "if (lane == 0) ",
             Form::Columns { .. } => "if (inside && lane == 0) ",
         };
+        let opened = self.open_columns(None);
+        if opened {
+            let reductions: Vec<usize> = (0..=self.last_stage()).flat_map(|p| self.reductions(p)).collect();
+            for i in reductions {
+                let t = scalar::c_type(self.kernel.body[i].dtype);
+                self.line(&format!("const {t} e{i} = p{i}[c];"));
+            }
+        }
         for s in self.stores(false) {
             self.store(s, who);
         }
+        self.close_columns(opened);
     }
 
     pub(super) fn store(&mut self, store: usize, condition: &str) {

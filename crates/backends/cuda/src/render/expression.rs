@@ -15,6 +15,9 @@ impl Writer<'_> {
         let v = |id: &ExprId| format!("e{}", id.0);
         match &e.expr {
             Expr::Load { access, .. } if self.held == Some(access.buffer) => "x".into(),
+            Expr::Load { access, .. } if self.in_columns && self.of_columns(access) => {
+                scalar::from_storage(e.dtype, &format!("c{i}.at[c]"))
+            }
             Expr::Load { .. } if self.in_group && self.together[i] > 1 => {
                 scalar::from_storage(e.dtype, &format!("l{i}.at[v]"))
             }
@@ -83,6 +86,7 @@ impl Writer<'_> {
             }
         }
         text += &self.beyond(a);
+        text += &self.beside(a);
         match (text.is_empty(), a.offset) {
             (true, n) => format!("{n}"),
             (false, 0) => text,

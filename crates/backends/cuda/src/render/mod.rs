@@ -9,6 +9,7 @@
 //!
 //! The text asks to be compiled with [`COMPILE_OPTIONS`].
 
+mod abreast;
 mod check;
 mod domain;
 mod emit;

@@ -127,8 +127,10 @@ impl Writer<'_> {
             }
         }
         self.in_group = groups.neighbours;
+        let opened = self.open_columns(Some(pass));
         self.point_values(pass);
         fold(self);
+        self.close_columns(opened);
         for &s in stores {
             self.store_point(s);
         }
@@ -203,6 +205,8 @@ impl Writer<'_> {
     /// Registers that what a thread loads at a time takes.
     pub(super) fn words_under_way(&self, pass: usize) -> usize {
         match self.at_once(pass) {
+            // Two of 16 bits in one.
+            _ if self.form.abreast().is_some() => UNROLLED * self.groups.width / 2,
             0 | 1 => 0,
             n => (n * self.streamed(pass)).div_ceil(4),
         }
@@ -257,7 +261,8 @@ impl Writer<'_> {
             // Unrolled, so that what is kept is in registers.
             self.line("#pragma unroll");
         } else if groups.each - start >= UNROLLED && !stores {
-            self.line(&format!("#pragma unroll {UNROLLED}"));
+            let turns = UNROLLED / self.form.abreast().unwrap_or(1);
+            self.line(&format!("#pragma unroll {turns}"));
         }
         self.line(&format!("for ({index} g = {start}; g < {}; ++g) {{", groups.each));
         self.line(&format!("const {index} r = {begin}{};", first(&format!("{lane} + g * {threads}"))));
