@@ -16,6 +16,7 @@ mod emit;
 mod epilogue;
 mod expression;
 mod group;
+mod keep;
 mod parts;
 mod points;
 pub(crate) mod prelude;
