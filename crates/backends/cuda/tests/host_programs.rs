@@ -49,6 +49,10 @@ fn cut_reductions_have_the_bits_of_whole_ones() {
     for case in &cases {
         assert!(lowered(case).scratch_bytes > 0, "{} is not cut", case.name);
     }
+    for (case, w) in [(&cases[3], 2), (&cases[4], 4)] {
+        let abreast = format!("load_group<{w}, {w}>(b0 + {w} * i");
+        assert!(lowered(case).kernels.iter().any(|k| k.source.contains(&abreast)), "{}", case.name);
+    }
     for (case, got) in cases.iter().zip(check(&cases)) {
         let bits = |n: usize| got[n].bytes().to_vec();
         assert_eq!(bits(0), bits(1), "{}", case.name);
