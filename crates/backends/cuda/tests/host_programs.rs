@@ -37,11 +37,21 @@ fn library_kernels_of_every_size() {
 /// A reduction has the same bits down columns and along rows, in one kernel and cut into pieces, and whatever is stored on the way.
 #[test]
 fn cut_reductions_have_the_bits_of_whole_ones() {
-    let cases: Vec<Case> = [(DType::F32, 2100, 9), (DType::BF16, 2304, 40), (DType::F32, 16_500, 3)]
-        .map(|(d, rows, columns)| cases::columns(d, rows, columns))
-        .into();
+    // So few columns that a thread takes one, and so many that it takes two or four abreast.
+    let sizes = [
+        (DType::F32, 2100, 9),
+        (DType::BF16, 2304, 40),
+        (DType::F32, 16_500, 3),
+        (DType::BF16, 2050, 562),
+        (DType::F32, 2304, 1060),
+    ];
+    let cases: Vec<Case> = sizes.map(|(d, rows, columns)| cases::columns(d, rows, columns)).into();
     for case in &cases {
         assert!(lowered(case).scratch_bytes > 0, "{} is not cut", case.name);
+    }
+    for (case, w) in [(&cases[3], 2), (&cases[4], 4)] {
+        let abreast = format!("load_group<{w}, {w}>(b0 + {w} * i");
+        assert!(lowered(case).kernels.iter().any(|k| k.source.contains(&abreast)), "{}", case.name);
     }
     for (case, got) in cases.iter().zip(check(&cases)) {
         let bits = |n: usize| got[n].bytes().to_vec();

@@ -4,6 +4,7 @@ use super::domain::range;
 use super::emit::Writer;
 use super::scalar;
 use onestep_ir::DType;
+use onestep_ir::ops::BinaryKind;
 use onestep_passes::schedule::{Affine, Bound, Expr, ExprId};
 use std::fmt::Write;
 
@@ -14,6 +15,9 @@ impl Writer<'_> {
         let v = |id: &ExprId| format!("e{}", id.0);
         match &e.expr {
             Expr::Load { access, .. } if self.held == Some(access.buffer) => "x".into(),
+            Expr::Load { access, .. } if self.in_columns && self.of_columns(access) => {
+                scalar::from_storage(e.dtype, &format!("c{i}.at[c]"))
+            }
             Expr::Load { .. } if self.in_group && self.together[i] > 1 => {
                 scalar::from_storage(e.dtype, &format!("l{i}.at[v]"))
             }
@@ -31,6 +35,11 @@ impl Writer<'_> {
             Expr::Literal(bits) => scalar::literal(e.dtype, *bits),
             Expr::Index(a) => scalar::cast(DType::I64, e.dtype, &format!("(long long)({})", self.affine(a))),
             Expr::Unary(kind, a) => scalar::unary(*kind, dtype_of(a), &v(a)),
+            Expr::Binary(BinaryKind::Div, a, by)
+                if self.division(i).is_some() && self.divisors[by.index()] =>
+            {
+                scalar::rounded(e.dtype, format!("divided({}, d{})", v(a), by.0))
+            }
             Expr::Binary(kind, a, b) => scalar::binary(*kind, e.dtype, &v(a), &v(b)),
             Expr::Compare(kind, a, b) => scalar::compare(*kind, &v(a), &v(b)),
             Expr::Select(c, a, b) => format!("{} ? {} : {}", v(c), v(a), v(b)),
@@ -77,6 +86,7 @@ impl Writer<'_> {
             }
         }
         text += &self.beyond(a);
+        text += &self.beside(a);
         match (text.is_empty(), a.offset) {
             (true, n) => format!("{n}"),
             (false, 0) => text,

@@ -2,7 +2,7 @@
 //!
 //! Parts that differ in their buffers alone (the updates of equal parameters) are one function, called for each.
 
-use super::{BLOCK, Buffers, Cut, Form, RenderError, function, group, prelude, scalar};
+use super::{Buffers, Cut, Form, RenderError, emit, function, group, prelude, scalar};
 use onestep_passes::schedule::{BufferId, Expr, LoopKernel};
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -52,7 +52,7 @@ pub fn render_parts(list: &[Part], buffers: Buffers<'_>, name: &str) -> Result<P
     let mut parameters: Vec<BufferId> = vec![];
     let (mut functions, mut called) = (String::new(), Vec::<Called>::new());
     let mut known: HashMap<String, usize> = HashMap::new();
-    let mut shared_bytes = 0;
+    let (mut shared_bytes, mut resident) = (0, 0);
     for Part { kernel, cut } in list {
         let (kernel, names) = numbered(kernel);
         let numbered = Buffers {
@@ -77,6 +77,7 @@ pub fn render_parts(list: &[Part], buffers: Buffers<'_>, name: &str) -> Result<P
         });
         called[which].calls.push(arguments.collect());
         shared_bytes = shared_bytes.max(part.shared_bytes);
+        resident = [resident, part.resident].into_iter().filter(|&n| n > 0).min().unwrap_or(0);
     }
     let (mut grid, mut calls) = (0, String::new());
     for (which, function) in called.iter().enumerate() {
@@ -90,8 +91,9 @@ pub fn render_parts(list: &[Part], buffers: Buffers<'_>, name: &str) -> Result<P
         .map(|(i, b)| format!("{}* p{i}", scalar::storage((buffers.dtype)(*b))))
         .collect();
     let source = format!(
-        "{}{functions}extern \"C\" __global__ void __launch_bounds__({BLOCK}) {name}({}) {{\n  const int block = (int)blockIdx.x;\n{calls}}}\n",
+        "{}{functions}extern \"C\" __global__ void {} {name}({}) {{\n  const int block = (int)blockIdx.x;\n{calls}}}\n",
         prelude::of(&functions),
+        emit::bounds(resident),
         list.join(", ")
     );
     Ok(Parts { source, grid, shared_bytes, parameters })

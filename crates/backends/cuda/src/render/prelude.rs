@@ -48,14 +48,15 @@ const FUNCTIONS: &[(&str, &str)] = &[
         "unsigned short f32_to_f16(float x) { unsigned short h; asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(x)); return h; }",
     ),
     ("bf16_to_f32", "float bf16_to_f32(unsigned short h) { return __uint_as_float((unsigned int)h << 16); }"),
-    (
-        "f32_to_bf16",
-        "unsigned short f32_to_bf16(float x) { unsigned short h; asm(\"cvt.rn.bf16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(x)); return h; }",
-    ),
     // The storage of a float that is a bf16.
     ("upper_half", "unsigned short upper_half(float x) { return (unsigned short)(__float_as_uint(x) >> 16); }"),
     ("round_f16", "float round_f16(float x) { return f16_to_f32(f32_to_f16(x)); }"),
-    ("round_bf16", "float round_bf16(float x) { return bf16_to_f32(f32_to_bf16(x)); }"),
+    (
+        // With a zero as the lower half the upper one is the float already; two at a time are converted at eight times the
+        // rate of one.
+        "round_bf16",
+        "float round_bf16(float x) { unsigned int both; asm(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(both) : \"f\"(x), \"f\"(0.0f)); return __uint_as_float(both); }",
+    ),
     (
         // Rounds to odd: a later rounding to a shorter format is then as if from x itself.
         "f64_to_odd",
@@ -145,6 +146,27 @@ const FUNCTIONS: &[(&str, &str)] = &[
     (
         "sigmoid_f64",
         "double sigmoid_f64(double x) { double e = exp(-fabs(x)); return (x < 0.0 ? e : 1.0) / (1.0 + e); }",
+    ),
+    (
+        // What many numbers are divided by: its inverse as the sum of two floats, and how large at least a number must be for
+        // `divided` to go by them.
+        "divisor",
+        "struct Divisor { float b, inverse, rest, least; };
+__device__ __forceinline__ Divisor divisor(float b) {
+  const float inverse = 1.0f / b, size = fabsf(b);
+  const bool moderate = size >= 0x1p-40f && size <= 0x1p40f;
+  return {b, inverse, fmaf(-b, inverse, 1.0f) * inverse, moderate ? 0x1p-80f : __uint_as_float(0x7f800000u)};
+}",
+    ),
+    (
+        // The quotient, correctly rounded: the first guess is off by less than one unit in the last place, so that what remains
+        // of a is exact, and the correctly rounded inverse then corrects the guess exactly (Markstein).
+        "divided",
+        "float divided(float a, const Divisor& d) {
+  if (!(fabsf(a) >= d.least && fabsf(a) <= 0x1p80f)) return a / d.b;
+  const float guess = fmaf(a, d.inverse, a * d.rest);
+  return fmaf(fmaf(-guess, d.b, a), d.inverse, guess);
+}",
     ),
     (
         // Philox 4x32-10: word index % 4 of the block (index / 4, counter, stream).
