@@ -80,6 +80,8 @@ pub struct Product {
     pub sizes: [usize; 4],
     /// The factors' dtype.
     pub dtype: DType,
+    /// Whether factors of `f32` may be rounded to TF32.
+    pub tf32: bool,
     /// The result's.
     pub result: DType,
     /// The left factor and the distances of its neighbours along batch, row and summed axis, in elements.

@@ -27,6 +27,8 @@ pub struct Case {
     pub wants: Vec<Dense>,
     /// The greatest difference, relative to the larger of 1 and the number.
     pub tolerance: f64,
+    /// The least one, of what has to be rounded more than the interpreter does.
+    pub least: f64,
 }
 
 impl Case {
@@ -38,7 +40,19 @@ impl Case {
         state: BTreeMap<Arc<str>, Array>,
         tolerance: f64,
     ) -> Result<Case, String> {
-        let compiled = match compile(graph, &CudaTarget::HOPPER, &Options::default()) {
+        Case::with(name, graph, inputs, state, tolerance, &Options::default())
+    }
+
+    /// The same with options of compilation.
+    pub fn with(
+        name: String,
+        graph: &Graph,
+        inputs: Vec<Array>,
+        state: BTreeMap<Arc<str>, Array>,
+        tolerance: f64,
+        options: &Options,
+    ) -> Result<Case, String> {
+        let compiled = match compile(graph, &CudaTarget::HOPPER, options) {
             Ok(c) => c,
             Err(CompileError::Unsupported { op, .. }) => return Err(op),
             Err(e) => panic!("{name}: {e}\n{graph}"),
@@ -51,7 +65,7 @@ impl Case {
         let states = s.states.iter().map(|p| state[&p.name].clone()).collect();
         let wants =
             want.outputs.iter().chain(s.states.iter().map(|p| &want.state[&p.name])).cloned().collect();
-        Ok(Case { name, compiled, inputs, states, wants, tolerance })
+        Ok(Case { name, compiled, inputs, states, wants, tolerance, least: 0.0 })
     }
 
     fn random(name: String, graph: &Graph, seed: u64, tolerance: f64) -> Case {
@@ -191,6 +205,30 @@ pub fn large() -> Vec<Case> {
     add("scatter_add 7x300", ScatterAdd { axis: 0 }.into(), &[table, ids, rows]);
     cases.extend(ordered());
     cases
+}
+
+/// A product of `f32` that the library computes, exact unless TF32 is allowed: then each term is off by less than 2⁻⁹ of itself,
+/// and some are.
+pub fn tf32() -> Vec<Case> {
+    let g = GraphBuilder::new("product");
+    let (x, w) = (g.input("x", DType::F32, [1024, 512]), g.input("w", DType::F32, [512, 1024]));
+    g.output("y", x.matmul(w));
+    let graph = g.build().expect("shapes agree");
+    let mut rng = Rng::new(7);
+    let inputs: Vec<Array> = [x, w]
+        .into_iter()
+        .map(|t| {
+            let ty = t.ty().expect("it has a type");
+            rng.dense(&ty, onestep_ir::op::Range::Real(0.5, 1.0)).to_array().expect("sizes agree")
+        })
+        .collect();
+    let case = |allow_tf32, tolerance, least| {
+        let options = Options { allow_tf32, ..Options::default() };
+        let name = format!("product of f32, TF32 allowed: {allow_tf32}");
+        let case = Case::with(name, &graph, inputs.clone(), BTreeMap::new(), tolerance, &options);
+        Case { least, ..case.expect("every op has a kernel") }
+    };
+    vec![case(false, 1e-5, 0.0), case(true, 2f64.powi(-9), 2e-5)]
 }
 
 /// What goes through an order of many items: sorts of rows of every size, and scatters into many rows.

@@ -49,6 +49,9 @@ fn main() -> ExitCode {
             println!("{} programs with {products}, {failed} failures, {seconds:.1} s", all.len());
             failures += failed;
         }
+        if !word("attention") {
+            failures += check_all(&device, &cases::tf32(), true);
+        }
     }
     if word("sizes") {
         let all = cases::realistic();
@@ -190,6 +193,9 @@ fn check(device: &Arc<CudaDevice>, program: &Arc<CudaProgram>, case: &Case) -> R
         return Err("captured and not captured differ".into());
     }
     let error = case.error(&first);
+    if error < case.least {
+        return Err(format!("error {error:e}, at least {:e} was due", case.least));
+    }
     if error > case.tolerance {
         return Err(format!("error {error:e}, tolerance {:e}\n{}", case.tolerance, case.compiled.schedule));
     }
