@@ -62,13 +62,9 @@ impl DeviceProgram for Compiled {
     fn code(&self) -> &Code {
         self.0.code()
     }
-    unsafe fn bind(&self, states: &[u64], watched: Option<BufferId>) -> Result<Box<dyn DeviceBound>, Error> {
+    unsafe fn bind(&self, states: &[u64]) -> Result<Box<dyn DeviceBound>, Error> {
         // SAFETY: the contract is the same.
-        let mut bound = unsafe { CudaBound::new(&self.0, states, true) }?;
-        if let Some(buffer) = watched {
-            bound.watch(buffer)?;
-        }
-        Ok(Box::new(bound))
+        Ok(Box::new(unsafe { CudaBound::new(&self.0, states, true) }?))
     }
 }
 

@@ -40,6 +40,8 @@ pub enum Space {
     Arena,
     /// What a kernel keeps between its own launches.
     Scratch,
+    /// A number that the host looks at while the device runs.
+    Notice,
     /// Buffer `n` of a scan's body, while that is lowered.
     Body(usize),
 }

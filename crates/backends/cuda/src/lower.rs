@@ -10,6 +10,7 @@ use crate::library::{self, Context};
 use crate::render::split::split;
 use crate::render::{ALIGNED, Buffers, Part, render_parts};
 use onestep_ir::DType;
+use onestep_passes::indices;
 use onestep_passes::plan::{Place, Plan};
 use onestep_passes::schedule::{
     BufferId, BufferKind, Kernel, LoopKernel, MatmulKernel, ScanKernel, Schedule, View,
@@ -34,12 +35,17 @@ pub fn lower(schedule: &Schedule, plan: &Plan, vendor: &dyn Fn(&Product) -> bool
     code.labels = schedule.kernels.iter().map(label).collect();
     let tf32 = schedule.allow_tf32;
     let (mut out, mut own) = (vec![], Lowering { code, vendor, tf32, body: vec![] });
+    let flag = indices::flag(schedule);
     let (mut number, mut groups) = (0, vec![]);
     while number < schedule.kernels.len() {
         let at = |e| CudaError::Kernel { kernel: number, source: Box::new(e) };
         let beside = own.beside(&schedule.kernels[number..], schedule, &homes, &mut out).map_err(at)?;
         if beside == 0 {
             own.kernel(&schedule.kernels[number], schedule, &homes, &mut out).map_err(at)?;
+        }
+        let taken = &schedule.kernels[number..number + beside.max(1)];
+        if let Some(flag) = flag.filter(|flag| taken.iter().any(|k| k.writes().contains(flag))) {
+            out.push(own.code.launch(library::notice::notice(homes[flag.index()])));
         }
         for step in out.drain(..) {
             own.code.push(number, step)?;

@@ -175,6 +175,7 @@ fn program_text(cases: &[Case], codes: &[Code]) -> String {
         );
         let states: Vec<String> = case.states.iter().map(|a| format!("take({})", a.bytes().len())).collect();
         let _ = writeln!(text, "std::vector<std::vector<char>> state = {{{}}};", states.join(", "));
+        let _ = writeln!(text, "std::vector<char> notice(4);");
         // What was never written is not 0.
         let _ = writeln!(
             text,
@@ -237,6 +238,7 @@ fn address(a: &Address) -> String {
         Space::Constants => "constants".into(),
         Space::Arena => "arena".into(),
         Space::Scratch => "scratch".into(),
+        Space::Notice => "notice".into(),
         Space::Body(_) => unreachable!("iterations have real addresses"),
     };
     format!("({area}.data() + {})", a.offset)

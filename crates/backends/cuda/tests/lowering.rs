@@ -92,7 +92,10 @@ fn rounded_updates_of_one_size_are_one_kernel() {
         let c = compiled(&step.graph);
         let code = lower(&c.schedule, &c.plan, &|_| true).unwrap();
         let products = code.steps.iter().filter(|(_, s)| matches!(s, Step::Product(_))).count();
-        (code.steps.len() - products, code.kernels.iter().map(|k| k.source.matches("philox(").count()).max())
+        (
+            code.steps.len() - products,
+            code.kernels.iter().map(|k| k.source.matches("philox_block(").count()).max(),
+        )
     };
     let ((exact, _), (rounded, draws)) = (launches(6, Storage::Exact), launches(6, Storage::Bf16));
     // The keys of all paths are made in one launch more.

@@ -18,6 +18,7 @@ mod group;
 mod parts;
 mod points;
 pub(crate) mod prelude;
+mod random;
 mod reduce;
 pub(crate) mod scalar;
 pub(crate) mod split;

@@ -96,6 +96,7 @@ impl Writer<'_> {
         }
         if groups.neighbours {
             self.load_groups(pass);
+            self.declare_blocks(pass);
             self.declare_results(&stores);
         }
         let mut inside = 0;
