@@ -36,6 +36,9 @@ impl Driver for Cuda {
     fn compile(&self, schedule: &Schedule, plan: &Plan) -> Result<Arc<dyn DeviceProgram>, Error> {
         Ok(Arc::new(Compiled(Arc::new(CudaProgram::new(&self.0, schedule, plan)?))))
     }
+    fn facts(&self) -> Result<Vec<(&'static str, String)>, Error> {
+        Ok(self.0.facts()?)
+    }
     fn free_bytes(&self) -> Result<usize, Error> {
         Ok(self.0.memory()?.0)
     }

@@ -20,6 +20,11 @@ pub(crate) trait Driver: Send + Sync + Debug {
     /// Compiles a schedule.
     fn compile(&self, schedule: &Schedule, plan: &Plan) -> Result<Arc<dyn DeviceProgram>, Error>;
 
+    /// What there is to know of it, by name, for people.
+    fn facts(&self) -> Result<Vec<(&'static str, String)>, Error> {
+        Ok(vec![])
+    }
+
     /// Bytes of its memory that are free.
     fn free_bytes(&self) -> Result<usize, Error>;
 

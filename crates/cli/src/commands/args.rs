@@ -251,6 +251,9 @@ pub struct BenchArgs {
     /// Images or sequences a step [default: mlp 128, cnn 64, gpt-mini 8, gpt2-124m 16]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=65_536))]
     pub batch: Option<u64>,
+    /// Have the inputs on the device already, as state, instead of handing them over at each call
+    #[arg(long)]
+    pub resident: bool,
     /// Seconds to measure
     #[arg(long, value_name = "S", default_value_t = 5.0, allow_negative_numbers = true, value_parser = positive)]
     pub seconds: f64,

@@ -257,11 +257,14 @@ fn ordered() -> Vec<Case> {
             add(&format!("sort {shape:?} {d} {descending}"), op.into(), &[drawn(d, &shape, few)]);
         }
     }
-    // All indices equal, and few of many; columns that fill no tile; a base that is or is not overwritten.
+    // All indices equal, and few of many, in whole pieces and not; columns that fill no tile; a base that is or is not
+    // overwritten.
     for (d, outer, rows, count, inner, spread) in [
         (DType::F32, 1, 4100, 2100, 70, 4100),
         (DType::BF16, 1, 4200, 2048, 33, 50),
         (DType::F32, 2, 5000, 2500, 3, 1),
+        (DType::F32, 1, 8200, 3000, 40, 7),
+        (DType::F16, 1, 8200, 2048, 70, 2),
         (DType::I32, 1, 9000, 1000, 64, 9000),
     ] {
         let at = |i: usize| ((i * 7919 + i * i) % spread + rows - spread) as i64;

@@ -3,6 +3,7 @@
 mod blas;
 mod bound;
 mod compile;
+mod facts;
 mod feed;
 mod launch;
 mod memory;
