@@ -73,6 +73,16 @@ fn random_training_steps() {
 }
 
 #[test]
+fn random_bits_of_neighbours() {
+    let case = cases::draws();
+    let code = lowered(&case);
+    let texts = |what: &str| code.kernels.iter().filter(|k| k.source.contains(what)).count();
+    assert!(texts("if (v % 4 == 0) q") > 0, "some share a block");
+    assert!(texts("= philox(") > 0, "some do not");
+    check(&[case]);
+}
+
+#[test]
 fn a_gated_layer_of_few_rows() {
     let cases = [1, 5].map(cases::gated);
     for case in &cases {

@@ -415,6 +415,26 @@ pub fn gated(rows: usize) -> Case {
         .expect("every op has a kernel")
 }
 
+/// Random bits whose neighbours share a block, along memory and in reduced rows, and such as cannot: the transposed.
+pub fn draws() -> Case {
+    let g = GraphBuilder::new("draws");
+    let (key, counter) =
+        (g.input("key", DType::U32, [2]), g.input("counter", DType::U32, [1]).reshape([0usize; 0]));
+    let x = g.input("x", DType::F32, [24, 40]);
+    let draw = |name: &str, shape: [usize; 2]| g.random_bits(name, key, counter, shape);
+    let whole = draw("whole", [24, 40]);
+    g.output("whole", whole);
+    g.output("odd", draw("odd", [24, 38]));
+    g.output("aligned", whole.slice(-1, 8, 28).xor(draw("other", [24, 20])));
+    g.output("within", whole.slice(-1, 3, 23).xor(draw("another", [24, 20])));
+    g.output("transposed", whole.transpose(&[1, 0]));
+    g.output("kept", x.dropout(0.3, draw("dropout", [24, 40])));
+    g.output("sums", x.dropout(0.3, draw("summed", [24, 40])).sum(&[-1]));
+    let graph = g.build().expect("the graph is well formed");
+    let inputs = random_inputs(&graph, 4);
+    Case::new("draws".into(), &graph, inputs, BTreeMap::new(), 1e-5).expect("every op has a kernel")
+}
+
 /// The first values of a graph's state.
 fn first_values(graph: &Graph) -> BTreeMap<Arc<str>, Array> {
     let first = |s: &onestep_ir::StatePort| {

@@ -98,6 +98,7 @@ fn others(quick: bool) -> Vec<Case> {
         .collect::<Vec<_>>();
     all.extend(cases::large());
     all.extend([1, 5].map(cases::gated));
+    all.push(cases::draws());
     if quick {
         all.extend(samples.into_iter().step_by(7));
         all.extend(cases::random(0..6));
