@@ -40,6 +40,8 @@ pub enum Space {
     Arena,
     /// What a kernel keeps between its own launches.
     Scratch,
+    /// A number that the host looks at while the device runs.
+    Notice,
     /// Buffer `n` of a scan's body, while that is lowered.
     Body(usize),
 }
@@ -85,6 +87,8 @@ pub struct Product {
     pub sizes: [usize; 4],
     /// The factors' dtype.
     pub dtype: DType,
+    /// Whether factors of `f32` may be rounded to TF32.
+    pub tf32: bool,
     /// The result's.
     pub result: DType,
     /// The left factor and the distances of its neighbours along batch, row and summed axis, in elements.

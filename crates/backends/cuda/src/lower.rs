@@ -10,6 +10,7 @@ use crate::library::{self, Context};
 use crate::render::split::split;
 use crate::render::{ALIGNED, Buffers, Part, render_parts};
 use onestep_ir::DType;
+use onestep_passes::indices;
 use onestep_passes::plan::{Place, Plan};
 use onestep_passes::schedule::{
     BufferId, BufferKind, Kernel, LoopKernel, MatmulKernel, ScanKernel, Schedule, View,
@@ -32,13 +33,19 @@ pub fn lower(schedule: &Schedule, plan: &Plan, vendor: &dyn Fn(&Product) -> bool
     let homes = homes(schedule, plan, &mut code, &|n| inputs[n], &state, arena)?;
     code.homes = homes.clone();
     code.labels = schedule.kernels.iter().map(label).collect();
-    let (mut out, mut own) = (vec![], Lowering { code, vendor, body: vec![] });
+    let tf32 = schedule.allow_tf32;
+    let (mut out, mut own) = (vec![], Lowering { code, vendor, tf32, body: vec![] });
+    let flag = indices::flag(schedule);
     let (mut number, mut groups) = (0, vec![]);
     while number < schedule.kernels.len() {
         let at = |e| CudaError::Kernel { kernel: number, source: Box::new(e) };
         let beside = own.beside(&schedule.kernels[number..], schedule, &homes, &mut out).map_err(at)?;
         if beside == 0 {
             own.kernel(&schedule.kernels[number], schedule, &homes, &mut out).map_err(at)?;
+        }
+        let taken = &schedule.kernels[number..number + beside.max(1)];
+        if let Some(flag) = flag.filter(|flag| taken.iter().any(|k| k.writes().contains(flag))) {
+            out.push(own.code.launch(library::notice::notice(homes[flag.index()])));
         }
         for step in out.drain(..) {
             own.code.push(number, step)?;
@@ -151,6 +158,8 @@ fn commits(
 struct Lowering<'a> {
     code: Code,
     vendor: &'a dyn Fn(&Product) -> bool,
+    /// Whether the library's products of `f32` may be in TF32.
+    tf32: bool,
     /// Bytes of which the places of the buffers of a scan's body are multiples, while that is lowered.
     body: Vec<usize>,
 }
@@ -291,7 +300,8 @@ impl Lowering<'_> {
         context: &Context<'_>,
         out: &mut Vec<Step>,
     ) -> Result<(), CudaError> {
-        let product = library::matmul::product(m, context)?;
+        let mut product = library::matmul::product(m, context)?;
+        product.tf32 = self.tf32 && product.dtype == DType::F32;
         let [batch, rows, columns, k] = product.sizes;
         let elements = batch * rows * columns;
         let mut epilogue = m.epilogue.as_deref();

@@ -19,6 +19,11 @@ impl CudaTarget {
     /// Any other one.
     pub const OTHER: CudaTarget = CudaTarget { warpgroups: false };
 
+    /// Whether it has products of a warpgroup.
+    pub fn has_warpgroups(&self) -> bool {
+        self.warpgroups
+    }
+
     /// The GPU of an architecture, such as `sm_90a`.
     pub fn of(architecture: &str) -> &'static CudaTarget {
         if architecture == "sm_90a" { &CudaTarget::HOPPER } else { &CudaTarget::OTHER }

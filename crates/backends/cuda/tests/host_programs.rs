@@ -83,6 +83,16 @@ fn random_training_steps() {
 }
 
 #[test]
+fn random_bits_of_neighbours() {
+    let case = cases::draws();
+    let code = lowered(&case);
+    let texts = |what: &str| code.kernels.iter().filter(|k| k.source.contains(what)).count();
+    assert!(texts("if (v % 4 == 0) q") > 0, "some share a block");
+    assert!(texts("= philox(") > 0, "some do not");
+    check(&[case]);
+}
+
+#[test]
 fn a_gated_layer_of_few_rows() {
     let cases = [1, 5].map(cases::gated);
     for case in &cases {
@@ -185,6 +195,7 @@ fn program_text(cases: &[Case], codes: &[Code]) -> String {
         );
         let states: Vec<String> = case.states.iter().map(|a| format!("take({})", a.bytes().len())).collect();
         let _ = writeln!(text, "std::vector<std::vector<char>> state = {{{}}};", states.join(", "));
+        let _ = writeln!(text, "std::vector<char> notice(4);");
         // What was never written is not 0.
         let _ = writeln!(
             text,
@@ -247,6 +258,7 @@ fn address(a: &Address) -> String {
         Space::Constants => "constants".into(),
         Space::Arena => "arena".into(),
         Space::Scratch => "scratch".into(),
+        Space::Notice => "notice".into(),
         Space::Body(_) => unreachable!("iterations have real addresses"),
     };
     format!("({area}.data() + {})", a.offset)

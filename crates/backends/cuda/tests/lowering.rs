@@ -92,7 +92,10 @@ fn rounded_updates_of_one_size_are_one_kernel() {
         let c = compiled(&step.graph);
         let code = lower(&c.schedule, &c.plan, &|_| true).unwrap();
         let products = code.steps.iter().filter(|(_, s)| matches!(s, Step::Product(_))).count();
-        (code.steps.len() - products, code.kernels.iter().map(|k| k.source.matches("philox(").count()).max())
+        (
+            code.steps.len() - products,
+            code.kernels.iter().map(|k| k.source.matches("philox_block(").count()).max(),
+        )
     };
     let ((exact, _), (rounded, draws)) = (launches(6, Storage::Exact), launches(6, Storage::Bf16));
     // The keys of all paths are made in one launch more.
@@ -185,6 +188,28 @@ fn products_go_to_the_vendor_where_it_takes_them() {
         ([1, 4, 4, 6], vec![6, 1], vec![1, 6])
     );
     assert_eq!(p.aligned, 256);
+}
+
+/// The permission reaches the library's products of `f32`, those in a scan too, and no others.
+#[test]
+fn products_in_tf32_where_they_may_be() {
+    let g = GraphBuilder::new("products");
+    let x = g.input("x", DType::F32, [2048, 2048]);
+    let power =
+        g.scan(&[x], &[], ScanOptions::times(2), |carry, _| (vec![carry[0].matmul(carry[0])], vec![]));
+    g.output("power", power.carries[0]);
+    let low = x.cast(DType::BF16);
+    g.output("low", low.matmul(low));
+    let graph = g.build().unwrap();
+    for allow_tf32 in [false, true] {
+        let options = Options { allow_tf32, ..Options::default() };
+        let c = compile(&graph, &CudaTarget::HOPPER, &options).unwrap();
+        let code = lower(&c.schedule, &c.plan, &|_| true).unwrap();
+        let wide: Vec<bool> = code.products().filter(|p| p.dtype == DType::F32).map(|p| p.tf32).collect();
+        assert_eq!(wide, [allow_tf32; 2]);
+        assert!(code.products().any(|p| p.dtype == DType::BF16 && !p.tf32));
+        assert_eq!(c.schedule.to_string().contains("products of f32 may be in tf32"), allow_tf32);
+    }
 }
 
 /// Products of few rows are this crate's own, and those of one layer share a launch; what reads them has one of its own.

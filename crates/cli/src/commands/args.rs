@@ -1,7 +1,7 @@
 //! The command line.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use onestep::Precision;
+use onestep::{Precision, Storage};
 use std::path::PathBuf;
 
 /// Compiles whole training steps into one executable, and runs them.
@@ -111,9 +111,15 @@ pub struct TrainArgs {
     /// Train N networks of a classifier at once, from N seeds on the same batches, and keep the best
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub population: Option<u64>,
-    /// Dtype of the products, forward and backward: f32, bf16, or f16, which scales the loss too
+    /// Products, forward and backward: f32; tf32 where the device has it; bf16; or f16, which scales the loss too
     #[arg(long, value_name = "DTYPE", default_value = "f32")]
     pub precision: Precision,
+    /// Keep the parameters between steps as exact as they are computed, or in bf16, rounded by chance, without f32 masters
+    #[arg(long, value_name = "STORAGE", default_value = "exact")]
+    pub parameters_in: Storage,
+    /// The same of the optimizer's slots
+    #[arg(long, value_name = "STORAGE", default_value = "exact")]
+    pub slots_in: Storage,
     /// Seed of the first parameters, the batches and the sample
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
     pub seed: u64,
@@ -211,7 +217,7 @@ pub struct InspectArgs {
     /// Print the text after one pass
     #[arg(long, value_name = "PASS")]
     pub pass: Option<String>,
-    /// Insert the casts with which products run in this dtype first: f32 (none), bf16 or f16
+    /// Insert the casts with which products run in this dtype first: bf16 or f16; f32 and tf32, which is allowed then, need none
     #[arg(long, value_name = "DTYPE", default_value = "f32")]
     pub precision: Precision,
     /// Size of a dimension variable, as NAME=SIZE; the largest if not given
@@ -245,6 +251,9 @@ pub struct BenchArgs {
     /// Images or sequences a step [default: mlp 128, cnn 64, gpt-mini 8, gpt2-124m 16]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=65_536))]
     pub batch: Option<u64>,
+    /// Have the inputs on the device already, as state, instead of handing them over at each call
+    #[arg(long)]
+    pub resident: bool,
     /// Seconds to measure
     #[arg(long, value_name = "S", default_value_t = 5.0, allow_negative_numbers = true, value_parser = positive)]
     pub seconds: f64,

@@ -421,6 +421,9 @@ pub struct Schedule {
     pub states: Vec<StateBuffer>,
     /// Outputs in order, by name. An output may be any buffer.
     pub outputs: Vec<(Arc<str>, BufferId)>,
+    /// Whether products of `f32` may take their factors in TF32, with 11 bits of significand instead of 24: each is then off by
+    /// less than 2⁻¹⁰ of itself, and so each term of a sum by less than 2⁻⁹. A permission, which a backend need not use.
+    pub allow_tf32: bool,
 }
 
 impl Schedule {

@@ -177,6 +177,9 @@ fn scan(s: &ScanKernel, f: &mut Formatter<'_>) -> fmt::Result {
 impl Display for Schedule {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         writeln!(f, "schedule \"{}\" {{", self.name)?;
+        if self.allow_tf32 {
+            writeln!(f, "  products of f32 may be in tf32")?;
+        }
         for (i, b) in self.buffers.iter().enumerate() {
             let kind = match &b.kind {
                 BufferKind::Input(n) => format!("input {n}"),

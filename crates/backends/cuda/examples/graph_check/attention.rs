@@ -42,7 +42,15 @@ impl Setting {
         let (graph, inputs) = self.program(name);
         let compiled =
             compile(&graph, &CudaTarget::HOPPER, &Options::default()).expect("every op has a kernel");
-        Case { name: name.into(), compiled, inputs, states: vec![], wants: vec![], tolerance: 0.0 }
+        Case {
+            name: name.into(),
+            compiled,
+            inputs,
+            states: vec![],
+            wants: vec![],
+            tolerance: 0.0,
+            least: 0.0,
+        }
     }
 
     fn program(&self, name: &str) -> (Graph, Vec<Array>) {

@@ -27,6 +27,8 @@ pub struct Case {
     pub wants: Vec<Dense>,
     /// The greatest difference, relative to the larger of 1 and the number.
     pub tolerance: f64,
+    /// The least one, of what has to be rounded more than the interpreter does.
+    pub least: f64,
 }
 
 impl Case {
@@ -38,7 +40,19 @@ impl Case {
         state: BTreeMap<Arc<str>, Array>,
         tolerance: f64,
     ) -> Result<Case, String> {
-        let compiled = match compile(graph, &CudaTarget::HOPPER, &Options::default()) {
+        Case::with(name, graph, inputs, state, tolerance, &Options::default())
+    }
+
+    /// The same with options of compilation.
+    pub fn with(
+        name: String,
+        graph: &Graph,
+        inputs: Vec<Array>,
+        state: BTreeMap<Arc<str>, Array>,
+        tolerance: f64,
+        options: &Options,
+    ) -> Result<Case, String> {
+        let compiled = match compile(graph, &CudaTarget::HOPPER, options) {
             Ok(c) => c,
             Err(CompileError::Unsupported { op, .. }) => return Err(op),
             Err(e) => panic!("{name}: {e}\n{graph}"),
@@ -51,7 +65,7 @@ impl Case {
         let states = s.states.iter().map(|p| state[&p.name].clone()).collect();
         let wants =
             want.outputs.iter().chain(s.states.iter().map(|p| &want.state[&p.name])).cloned().collect();
-        Ok(Case { name, compiled, inputs, states, wants, tolerance })
+        Ok(Case { name, compiled, inputs, states, wants, tolerance, least: 0.0 })
     }
 
     fn random(name: String, graph: &Graph, seed: u64, tolerance: f64) -> Case {
@@ -201,6 +215,30 @@ pub fn large() -> Vec<Case> {
     cases
 }
 
+/// A product of `f32` that the library computes, exact unless TF32 is allowed: then each term is off by less than 2⁻⁹ of itself,
+/// and some are.
+pub fn tf32() -> Vec<Case> {
+    let g = GraphBuilder::new("product");
+    let (x, w) = (g.input("x", DType::F32, [1024, 512]), g.input("w", DType::F32, [512, 1024]));
+    g.output("y", x.matmul(w));
+    let graph = g.build().expect("shapes agree");
+    let mut rng = Rng::new(7);
+    let inputs: Vec<Array> = [x, w]
+        .into_iter()
+        .map(|t| {
+            let ty = t.ty().expect("it has a type");
+            rng.dense(&ty, onestep_ir::op::Range::Real(0.5, 1.0)).to_array().expect("sizes agree")
+        })
+        .collect();
+    let case = |allow_tf32, tolerance, least| {
+        let options = Options { allow_tf32, ..Options::default() };
+        let name = format!("product of f32, TF32 allowed: {allow_tf32}");
+        let case = Case::with(name, &graph, inputs.clone(), BTreeMap::new(), tolerance, &options);
+        Case { least, ..case.expect("every op has a kernel") }
+    };
+    vec![case(false, 1e-5, 0.0), case(true, 2f64.powi(-9), 2e-5)]
+}
+
 /// What goes through an order of many items: sorts of rows of every size, and scatters into many rows.
 fn ordered() -> Vec<Case> {
     use onestep_ir::ops::*;
@@ -227,11 +265,14 @@ fn ordered() -> Vec<Case> {
             add(&format!("sort {shape:?} {d} {descending}"), op.into(), &[drawn(d, &shape, few)]);
         }
     }
-    // All indices equal, and few of many; columns that fill no tile; a base that is or is not overwritten.
+    // All indices equal, and few of many, in whole pieces and not; columns that fill no tile; a base that is or is not
+    // overwritten.
     for (d, outer, rows, count, inner, spread) in [
         (DType::F32, 1, 4100, 2100, 70, 4100),
         (DType::BF16, 1, 4200, 2048, 33, 50),
         (DType::F32, 2, 5000, 2500, 3, 1),
+        (DType::F32, 1, 8200, 3000, 40, 7),
+        (DType::F16, 1, 8200, 2048, 70, 2),
         (DType::I32, 1, 9000, 1000, 64, 9000),
     ] {
         let at = |i: usize| ((i * 7919 + i * i) % spread + rows - spread) as i64;
@@ -380,6 +421,26 @@ pub fn gated(rows: usize) -> Case {
     let (inputs, state) = (random_inputs(&graph, 3), first_values(&graph));
     Case::new(format!("gated layer of {rows} rows"), &graph, inputs, state, 0.02)
         .expect("every op has a kernel")
+}
+
+/// Random bits whose neighbours share a block, along memory and in reduced rows, and such as cannot: the transposed.
+pub fn draws() -> Case {
+    let g = GraphBuilder::new("draws");
+    let (key, counter) =
+        (g.input("key", DType::U32, [2]), g.input("counter", DType::U32, [1]).reshape([0usize; 0]));
+    let x = g.input("x", DType::F32, [24, 40]);
+    let draw = |name: &str, shape: [usize; 2]| g.random_bits(name, key, counter, shape);
+    let whole = draw("whole", [24, 40]);
+    g.output("whole", whole);
+    g.output("odd", draw("odd", [24, 38]));
+    g.output("aligned", whole.slice(-1, 8, 28).xor(draw("other", [24, 20])));
+    g.output("within", whole.slice(-1, 3, 23).xor(draw("another", [24, 20])));
+    g.output("transposed", whole.transpose(&[1, 0]));
+    g.output("kept", x.dropout(0.3, draw("dropout", [24, 40])));
+    g.output("sums", x.dropout(0.3, draw("summed", [24, 40])).sum(&[-1]));
+    let graph = g.build().expect("the graph is well formed");
+    let inputs = random_inputs(&graph, 4);
+    Case::new("draws".into(), &graph, inputs, BTreeMap::new(), 1e-5).expect("every op has a kernel")
 }
 
 /// The first values of a graph's state.

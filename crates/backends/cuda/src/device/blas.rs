@@ -1,4 +1,4 @@
-//! Matrix products by cuBLASLt: `f32` without TF32, and 16-bit floats with sums in `f32`.
+//! Matrix products by cuBLASLt: `f32`, in TF32 where that is allowed, and 16-bit floats; all with sums in `f32`.
 //!
 //! Its matrices are column-major, so what is asked for is the transposed product `outᵀ = rhsᵀ · lhsᵀ`. Sums over pieces of `k` go
 //! through the workspace in a fixed order, never through atomics. The algorithm is the recorded one (see `tune`), or else the
@@ -27,7 +27,7 @@ unsafe impl Send for Blas {}
 unsafe impl Sync for Blas {}
 
 /// All of a product but where it is.
-pub(super) type Shape = ([usize; 4], DType, DType, [usize; 3], [usize; 3], usize);
+pub(super) type Shape = ([usize; 4], DType, bool, DType, [usize; 3], [usize; 3], usize);
 
 /// A product as the library describes it.
 struct Description {
@@ -73,12 +73,13 @@ fn data_type(d: DType) -> Option<sys::cudaDataType> {
 }
 
 /// A shape in the recorded table.
-fn line((sizes, dtype, result, lhs, rhs, aligned): Shape) -> String {
+fn line((sizes, dtype, tf32, result, lhs, rhs, aligned): Shape) -> String {
     let list = |numbers: &[usize], between: &str| {
         numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(between)
     };
     let (sizes, lhs, rhs) = (list(&sizes, "x"), list(&lhs, ","), list(&rhs, ","));
-    format!("{sizes} {dtype} {result} strides {lhs} {rhs} aligned {aligned}")
+    let factors = if tf32 { "tf32" } else { dtype.name() };
+    format!("{sizes} {factors} {result} strides {lhs} {rhs} aligned {aligned}")
 }
 
 impl Blas {
@@ -93,7 +94,7 @@ impl Blas {
 
     /// What an algorithm is chosen by.
     pub fn shape(p: &Product) -> Shape {
-        (p.sizes, p.dtype, p.result, p.lhs.1, p.rhs.1, p.aligned)
+        (p.sizes, p.dtype, p.tf32, p.result, p.lhs.1, p.rhs.1, p.aligned)
     }
 
     /// The product with its algorithm, if the library has one for it.
@@ -270,7 +271,10 @@ impl Description {
         let [batch, rows, columns, depth] = p.sizes;
         let (right, right_transposed) = stored([depth, columns], [p.rhs.1[1], p.rhs.1[2]])?;
         let (left, left_transposed) = stored([rows, depth], [p.lhs.1[1], p.lhs.1[2]])?;
-        let compute = sys::cublasComputeType_t::CUBLAS_COMPUTE_32F;
+        let compute = match p.tf32 {
+            true => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
+            false => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+        };
         let operation = result::create_matmul_desc(compute, sys::cudaDataType_t::CUDA_R_32F).ok()?;
         // From here on dropping frees what was made.
         let mut description = Description { operation, layouts: [std::ptr::null_mut(); 3] };

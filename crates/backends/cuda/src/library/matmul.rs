@@ -42,6 +42,7 @@ pub(crate) fn product(m: &MatmulKernel, context: &Context<'_>) -> Result<Product
         aligned,
         sizes: [batch, rows, columns, depth],
         dtype,
+        tf32: false,
         result: out.dtype,
         lhs: (lhs, [l.strides[0], l.strides[1], l.strides[2]]),
         rhs: (rhs, [r.strides[0], r.strides[1], r.strides[2]]),

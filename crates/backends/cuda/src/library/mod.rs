@@ -12,6 +12,7 @@ mod gather;
 pub(crate) mod gemv;
 pub(crate) mod matmul;
 mod max_pool;
+pub(crate) mod notice;
 mod order;
 mod scatter;
 pub(crate) mod simt;

@@ -341,6 +341,9 @@ impl<'a> Writer<'a> {
     }
 
     pub(super) fn value(&mut self, i: usize) {
+        if self.is_word(i) {
+            self.next_block(i);
+        }
         let t = scalar::c_type(self.kernel.body[i].dtype);
         let text = self.expression(i);
         self.line(&format!("const {t} e{i} = {text};"));

@@ -2,7 +2,7 @@
 
 use super::domain::range;
 use super::emit::Writer;
-use super::scalar;
+use super::{random, scalar};
 use onestep_ir::DType;
 use onestep_ir::ops::BinaryKind;
 use onestep_passes::schedule::{Affine, Bound, Expr, ExprId};
@@ -45,6 +45,7 @@ impl Writer<'_> {
             Expr::Select(c, a, b) => format!("{} ? {} : {}", v(c), v(a), v(b)),
             Expr::Cast(a) => scalar::cast(dtype_of(a), e.dtype, &v(a)),
             Expr::Bitcast(a) => scalar::bitcast(dtype_of(a), e.dtype, &v(a)),
+            Expr::RandomBits { .. } if self.is_word(i) => random::word(i),
             Expr::RandomBits { key: [k0, k1], counter, index, stream } => {
                 format!("philox({}, {}, {}, {}, 0x{stream:016x}ull)", v(k0), v(k1), v(counter), v(index))
             }

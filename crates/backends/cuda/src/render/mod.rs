@@ -20,6 +20,7 @@ mod keep;
 mod parts;
 mod points;
 pub(crate) mod prelude;
+mod random;
 mod reduce;
 pub(crate) mod scalar;
 pub(crate) mod split;

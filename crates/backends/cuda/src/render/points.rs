@@ -114,6 +114,7 @@ impl Writer<'_> {
     fn group(&mut self, pass: usize, stores: &[usize], fold: &impl Fn(&mut Self)) {
         let groups = self.groups;
         if groups.neighbours {
+            self.declare_blocks(pass);
             self.declare_results(stores);
         }
         let mut inside = 0;

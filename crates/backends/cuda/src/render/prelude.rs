@@ -169,23 +169,27 @@ __device__ __forceinline__ Divisor divisor(float b) {
 }",
     ),
     (
-        // Philox 4x32-10: word index % 4 of the block (index / 4, counter, stream).
-        "philox",
-        "unsigned int philox(unsigned int k0, unsigned int k1, unsigned int counter, long long index, unsigned long long stream) {
-  unsigned int c0 = (unsigned int)((unsigned long long)index >> 2), c1 = counter, c2 = (unsigned int)stream, c3 = (unsigned int)(stream >> 32);
+        // Philox 4x32-10: the block (index / 4, counter, stream).
+        "philox_block",
+        "uint4 philox_block(unsigned int k0, unsigned int k1, unsigned int counter, long long index, unsigned long long stream) {
+  uint4 c = {(unsigned int)((unsigned long long)index >> 2), counter, (unsigned int)stream, (unsigned int)(stream >> 32)};
 #pragma unroll
   for (int round = 0; round < 10; ++round) {
-    unsigned long long p0 = 0xd2511f53ull * c0, p1 = 0xcd9e8d57ull * c2;
-    c0 = (unsigned int)(p1 >> 32) ^ c1 ^ k0;
-    c1 = (unsigned int)p1;
-    c2 = (unsigned int)(p0 >> 32) ^ c3 ^ k1;
-    c3 = (unsigned int)p0;
+    unsigned long long p0 = 0xd2511f53ull * c.x, p1 = 0xcd9e8d57ull * c.z;
+    c = {(unsigned int)(p1 >> 32) ^ c.y ^ k0, (unsigned int)p1, (unsigned int)(p0 >> 32) ^ c.w ^ k1, (unsigned int)p0};
     k0 += 0x9e3779b9u;
     k1 += 0xbb67ae85u;
   }
-  int word = (int)(index & 3);
-  return word == 0 ? c0 : word == 1 ? c1 : word == 2 ? c2 : c3;
+  return c;
 }",
+    ),
+    (
+        "philox_word",
+        "unsigned int philox_word(uint4 block, int word) { return word == 0 ? block.x : word == 1 ? block.y : word == 2 ? block.z : block.w; }",
+    ),
+    (
+        "philox",
+        "unsigned int philox(unsigned int k0, unsigned int k1, unsigned int counter, long long index, unsigned long long stream) { return philox_word(philox_block(k0, k1, counter, index, stream), (int)(index & 3)); }",
     ),
 ];
 
