@@ -37,6 +37,7 @@ mod error;
 mod forward;
 mod recompute;
 mod rules;
+mod sums;
 mod vmap;
 
 pub use error::AutodiffError;
