@@ -3,9 +3,12 @@
 //! A segment's inner values are not kept for the backward pass, which computes them again when it gets there; what is
 //! kept is what crosses a border between segments. With `n` values of one size in `√n` segments that is about `2√n`
 //! of them (Chen, Xu, Zhang and Guestrin, "Training deep nets with sublinear memory cost", 2016).
+//!
+//! Before that comes what costs next to nothing: an activation or a norm whose result a product reads. The gradient of either
+//! needs what it was computed from, so that its result need not be kept beside it for the gradient of the product.
 
-use onestep_ir::ops::Call;
-use onestep_ir::{Graph, Node, NodeId, Op, ValueId, outline};
+use onestep_ir::ops::{Call, Unary, UnaryKind};
+use onestep_ir::{Def, Graph, Node, NodeId, Op, ValueId, outline};
 use std::collections::HashSet;
 
 /// The forward graph in `segments` parts of about equal memory, the first `recomputed` of which are checkpoints. The last part
@@ -23,6 +26,76 @@ pub fn segmented(graph: &Graph, segments: usize, recomputed: usize) -> Graph {
         outline(&mut out, &part, Call::checkpoint(&format!("segment.{i}")));
     }
     out
+}
+
+/// The forward graph with the first `most` of its activations and norms as checkpoints, each with what leads from one product to
+/// the next; and how many there are in all. No product is computed twice. `graph` has no unbound dimension.
+pub fn activations_again(graph: &Graph, most: usize) -> (Graph, usize) {
+    let (mut out, mut found) = (graph.clone(), 0);
+    let uses = graph.uses();
+    let products = graph.body_nodes().filter(|n| is_product(&n.op));
+    let read: HashSet<ValueId> = products.flat_map(|n| n.operands.iter().copied()).collect();
+    for &id in &graph.body.nodes {
+        if !graph.node(id).results.iter().any(|v| read.contains(v)) {
+            continue;
+        }
+        let Some(part) = activation(graph, &uses, id) else { continue };
+        found += 1;
+        if found <= most {
+            // Nobody else reads what is before the last of them, so they can all stand there.
+            let (mut order, mut moved) = (vec![], vec![]);
+            for &n in &out.body.nodes {
+                if part.contains(&n) {
+                    moved.push(n)
+                } else {
+                    order.push(n)
+                }
+                if n == id {
+                    order.append(&mut moved);
+                }
+            }
+            out.body.nodes = order;
+            outline(&mut out, &part, Call::checkpoint(&format!("activation.{found}")));
+        }
+    }
+    (out, found)
+}
+
+/// A node with those that lead to it alone from results of products and the like, if there is an activation or a norm among them.
+fn activation(graph: &Graph, uses: &[usize], id: NodeId) -> Option<HashSet<NodeId>> {
+    if !is_light(&graph.node(id).op) {
+        return None;
+    }
+    let (mut part, mut stack) = (HashSet::from([id]), vec![id]);
+    while let Some(n) = stack.pop() {
+        for &v in &graph.node(n).operands {
+            let Def::Node(from, _) = graph.values[v.index()].def else { continue };
+            if uses[v.index()] == 1 && is_light(&graph.node(from).op) && part.insert(from) {
+                stack.push(from);
+            }
+        }
+    }
+    part.iter().any(|n| is_activation(&graph.node(*n).op)).then_some(part)
+}
+
+fn is_product(op: &Op) -> bool {
+    matches!(op, Op::Matmul(_) | Op::Convolution(_) | Op::Attention(_))
+}
+
+/// Whether the op's result can be had again for about the time of writing it.
+fn is_light(op: &Op) -> bool {
+    is_activation(op)
+        || matches!(op, Op::Unary(_) | Op::Binary(_) | Op::Cast(_) | Op::Reshape(_) | Op::Transpose(_))
+        || matches!(op, Op::Broadcast(_) | Op::Slice(_) | Op::Compare(_) | Op::Select(_) | Op::Dropout(_))
+}
+
+/// Whether the op's gradient needs its operand.
+fn is_activation(op: &Op) -> bool {
+    match op {
+        Op::Gelu(_) | Op::Silu(_) | Op::LayerNorm(_) | Op::RmsNorm(_) => true,
+        Op::Unary(Unary { kind }) => *kind != UnaryKind::Neg,
+        _ => false,
+    }
 }
 
 /// Bytes of a node's results that a kernel has to write; numbers, indices and other ways to read an operand are free.
@@ -104,6 +177,18 @@ mod tests {
     }
 
     #[test]
+    fn activations_between_products_are_computed_again() {
+        let graph = deep(3);
+        // Of each block, `tanh` and `exp` are between the two products; what `sum` reads is no product's.
+        for most in 0..5 {
+            let (cut, found) = activations_again(&graph, most);
+            cut.verify().unwrap();
+            let calls = cut.body_nodes().filter(|n| matches!(n.op, Op::Call(_)));
+            assert_eq!((calls.count(), found), (most.min(3), 3));
+        }
+    }
+
+    #[test]
     fn any_number_of_segments_gives_a_graph_of_the_same_value() {
         let graph = deep(3);
         let x = onestep_ir::Array::new(&[16, 4], &[0.01f32; 64]).unwrap();
@@ -120,6 +205,9 @@ mod tests {
             onestep_ir::interp::run_arrays(g, std::slice::from_ref(&x), &mut state).unwrap()
         };
         let want = run(&graph);
+        for most in 0..4 {
+            assert_eq!(run(&activations_again(&graph, most).0), want, "{most}");
+        }
         for segments in 1..40 {
             for recomputed in [segments / 2, segments] {
                 let cut = segmented(&graph, segments, recomputed);

@@ -77,6 +77,25 @@ fn a_step_is_made_to_fit() {
     assert_eq!(same, peak);
 }
 
+/// Activations are computed again before any product is.
+#[test]
+fn a_step_that_nearly_fits_computes_no_product_twice() {
+    let compiled = |recompute| {
+        let step = TrainingStep::new(stack(false)).optimizer(Sgd::new(0.1)).recompute(recompute);
+        let step = step.compile(&Device::cpu().unwrap()).unwrap();
+        let report = step.report().unwrap();
+        let products = report.kernels.iter().filter(|k| k.kind == "matmul").count();
+        (report.memory.peak(), products)
+    };
+    let (peak, products) = compiled(Recompute::Marked);
+    let activation = BATCH * 128 * 4;
+    let (less, the_same) = compiled(Recompute::FitIn(peak - (LAYERS - 2) * activation));
+    assert!(less <= peak - (LAYERS - 2) * activation);
+    assert_eq!(the_same, products);
+    let (_, more) = compiled(Recompute::FitIn(peak * 6 / 10));
+    assert!(more > products, "{more} {products}");
+}
+
 #[test]
 fn what_cannot_fit_says_how_much_it_needs() {
     let step = TrainingStep::new(stack(false)).optimizer(Sgd::new(0.1)).recompute(Recompute::FitIn(100_000));
