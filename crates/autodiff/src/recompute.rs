@@ -9,7 +9,7 @@
 
 use onestep_ir::ops::{Call, Unary, UnaryKind};
 use onestep_ir::{Def, Graph, Node, NodeId, Op, ValueId, outline};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// The forward graph in `segments` parts of about equal memory, the first `recomputed` of which are checkpoints. The last part
 /// is better left as it is: the backward pass begins there. `graph` has no unbound dimension.
@@ -28,35 +28,29 @@ pub fn segmented(graph: &Graph, segments: usize, recomputed: usize) -> Graph {
     out
 }
 
-/// The forward graph with the first `most` of its activations and norms as checkpoints, each with what leads from one product to
-/// the next; and how many there are in all. No product is computed twice. `graph` has no unbound dimension.
+/// The forward graph with the first `most` of its activations and norms as checkpoints, each with what leads to it from the product
+/// before and with the products that read it; and how many there are in all. What is computed again ends with what those products
+/// read, since the gradient of a product does not ask for its result. `graph` has no unbound dimension.
 pub fn activations_again(graph: &Graph, most: usize) -> (Graph, usize) {
     let (mut out, mut found) = (graph.clone(), 0);
     let uses = graph.uses();
-    let products = graph.body_nodes().filter(|n| is_product(&n.op));
-    let read: HashSet<ValueId> = products.flat_map(|n| n.operands.iter().copied()).collect();
+    let mut readers: HashMap<ValueId, Vec<NodeId>> = HashMap::new();
+    for &id in graph.body.nodes.iter().filter(|id| is_product(&graph.node(**id).op)) {
+        graph.node(id).operands.iter().for_each(|v| readers.entry(*v).or_default().push(id));
+    }
+    let mut taken = HashSet::new();
     for &id in &graph.body.nodes {
-        if !graph.node(id).results.iter().any(|v| read.contains(v)) {
-            continue;
-        }
-        let Some(part) = activation(graph, &uses, id) else { continue };
+        let Some(&read) = graph.node(id).results.first() else { continue };
+        let products = readers.get(&read).filter(|r| r.len() == uses[read.index()]);
+        let Some(mut part) = products.and_then(|_| activation(graph, &uses, id)) else { continue };
+        part.extend(products.into_iter().flatten());
+        let Some(body) = side_by_side(&out, &part).filter(|_| part.is_disjoint(&taken)) else { continue };
         found += 1;
         if found <= most {
-            // Nobody else reads what is before the last of them, so they can all stand there.
-            let (mut order, mut moved) = (vec![], vec![]);
-            for &n in &out.body.nodes {
-                if part.contains(&n) {
-                    moved.push(n)
-                } else {
-                    order.push(n)
-                }
-                if n == id {
-                    order.append(&mut moved);
-                }
-            }
-            out.body.nodes = order;
+            out.body.nodes = body;
             outline(&mut out, &part, Call::checkpoint(&format!("activation.{found}")));
         }
+        taken.extend(part);
     }
     (out, found)
 }
@@ -78,8 +72,38 @@ fn activation(graph: &Graph, uses: &[usize], id: NodeId) -> Option<HashSet<NodeI
     part.iter().any(|n| is_activation(&graph.node(*n).op)).then_some(part)
 }
 
+/// The body in an order in which the nodes of a part stand together, where the first product among them was. None if a product
+/// waits for another one's result.
+fn side_by_side(graph: &Graph, part: &HashSet<NodeId>) -> Option<Vec<NodeId>> {
+    let body = &graph.body.nodes;
+    let first = body.iter().position(|n| part.contains(n) && is_product(&graph.node(*n).op))?;
+    let end = body.iter().rposition(|n| part.contains(n))? + 1;
+    let results = |n: &NodeId| graph.node(*n).results.iter().copied();
+    let of_part: HashSet<ValueId> = part.iter().flat_map(results).collect();
+    let mut wanted: HashSet<ValueId> =
+        part.iter().flat_map(|n| graph.node(*n).operands.iter().copied()).collect();
+    // What the later products read comes before them all.
+    let mut before = HashSet::new();
+    for n in body[first..end].iter().rev().filter(|n| !part.contains(n)) {
+        if results(n).any(|v| wanted.contains(&v)) {
+            let operands = &graph.node(*n).operands;
+            if operands.iter().any(|v| of_part.contains(v)) {
+                return None;
+            }
+            wanted.extend(operands);
+            before.insert(*n);
+        }
+    }
+    let (head, rest) = body.split_at(first);
+    let others = |n: &&NodeId| !part.contains(n);
+    let order = head.iter().filter(others).chain(rest.iter().filter(|n| before.contains(n)));
+    let order = order.chain(body.iter().filter(|n| part.contains(n)));
+    Some(order.chain(rest.iter().filter(others).filter(|n| !before.contains(n))).copied().collect())
+}
+
+/// Products, whose gradients need their operands alone.
 fn is_product(op: &Op) -> bool {
-    matches!(op, Op::Matmul(_) | Op::Convolution(_) | Op::Attention(_))
+    matches!(op, Op::Matmul(_) | Op::Convolution(_))
 }
 
 /// Whether the op's result can be had again for about the time of writing it.
@@ -179,7 +203,7 @@ mod tests {
     #[test]
     fn activations_between_products_are_computed_again() {
         let graph = deep(3);
-        // Of each block, `tanh` and `exp` are between the two products; what `sum` reads is no product's.
+        // Of each block, `tanh` and `exp` are between the two products.
         for most in 0..5 {
             let (cut, found) = activations_again(&graph, most);
             cut.verify().unwrap();

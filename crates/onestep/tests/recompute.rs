@@ -1,6 +1,6 @@
 //! Checkpoints: the same numbers, bit for bit, in less memory.
 
-use onestep::autodiff::segmented;
+use onestep::autodiff::{activations_again, segmented};
 use onestep::ir::testing::{RandomOptions, Rng, random_graph, random_inputs, random_state};
 use onestep::optim::{Params, StepOptions, UnusedParameter, training_step};
 use onestep::prelude::*;
@@ -204,14 +204,17 @@ fn bits(a: &Array) -> Vec<u64> {
     a.to_f64().into_iter().map(|x| if x.is_nan() { u64::MAX } else { x.to_bits() }).collect()
 }
 
-/// Every loss, output and state of two calls of the training step of a random graph, cut into segments.
-fn random_step(seed: u64, segments: usize) -> Option<Vec<Vec<u64>>> {
+fn random_forward(seed: u64) -> Graph {
     let mut forward = random_graph(seed, RandomOptions { steps: 16, ..RandomOptions::default() });
     // The graph's own updates would be of the states that are trained.
     forward.updates.clear();
     forward.guard = None;
+    forward
+}
+
+/// Every loss, output and state of two calls of the training step of a random graph.
+fn random_step(seed: u64, forward: Graph) -> Option<Vec<Vec<u64>>> {
     let params: Vec<String> = forward.states.iter().map(|s| s.name.to_string()).collect();
-    let forward = if segments == 0 { forward } else { segmented(&forward, segments, segments) };
     let options = StepOptions { unused: UnusedParameter::Zero, ..StepOptions::default() };
     let rule = AdamW::new(0.01);
     let graph = training_step(&forward, "loss", Params::Paths(params), &rule, &options).ok()?.graph;
@@ -233,11 +236,29 @@ fn random_step(seed: u64, segments: usize) -> Option<Vec<Vec<u64>>> {
 fn random_steps_are_the_same_however_they_are_cut() {
     let mut steps = 0;
     for seed in 0..60 {
-        let Some(whole) = random_step(seed, 0) else { continue };
+        let forward = random_forward(seed);
+        let Some(whole) = random_step(seed, forward.clone()) else { continue };
         for segments in [2, 5] {
-            assert!(random_step(seed, segments).unwrap() == whole, "seed {seed}, {segments} segments");
+            let cut = segmented(&forward, segments, segments);
+            assert!(random_step(seed, cut).unwrap() == whole, "seed {seed}, {segments} segments");
         }
         steps += 1;
     }
     assert!(steps > 45, "only {steps} steps");
+}
+
+#[test]
+fn random_steps_are_the_same_with_activations_again() {
+    let mut activations = 0;
+    for seed in 0..300 {
+        let forward = random_forward(seed);
+        let (again, found) = activations_again(&forward, usize::MAX);
+        if found == 0 {
+            continue;
+        }
+        let Some(whole) = random_step(seed, forward) else { continue };
+        assert!(random_step(seed, again).unwrap() == whole, "seed {seed}");
+        activations += found;
+    }
+    assert!(activations > 30, "only {activations} activations");
 }

@@ -136,7 +136,7 @@ pub struct Waits {
 /// What became of each value of a graph.
 #[derive(Clone, Debug)]
 pub struct Provenance {
-    /// The graph as it was grouped: the one before fusion, and copies at its end.
+    /// The graph as it was grouped: the one before fusion, and copies.
     pub graph: Graph,
     /// By value.
     pub roles: Vec<Role>,

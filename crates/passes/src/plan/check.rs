@@ -226,10 +226,10 @@ fn elementwise(k: &Kernel, o: BufferId, w: BufferId, same: bool) -> bool {
                 && m.epilogue.as_ref().is_some_and(|e| e.reads().contains(&o) && reads_first(e, o, w))
         }
         Kernel::Library(l) => {
-            l.in_place().is_some_and(|n| {
-                let v = &l.operands[n];
-                v.buffer == o && v.offset == 0 && v.is_dense()
-            }) && l.operands.iter().filter(|v| v.buffer == o).count() == 1
+            let first = |v: &View, b| v.buffer == b && v.offset == 0 && v.is_dense();
+            l.in_place().is_some_and(|n| first(&l.operands[n], o))
+                && matches!(&l.results[..], [r] if first(r, w))
+                && l.operands.iter().filter(|v| v.buffer == o).count() == 1
         }
         // The first value of a carry is where its last one will be; nothing else of the scan may look there.
         Kernel::Scan(scan) => {

@@ -5,8 +5,8 @@ use super::super::args::{Bench, BenchArgs};
 use super::super::models::{
     GPT2, cnn_graph, cnn_training_flops, gpt_graph, gpt_training_flops, llama_writer, mlp_graph,
 };
-use onestep::ir::{ArrayError, random};
 use onestep::Recompute;
+use onestep::ir::{ArrayError, random};
 use onestep::nn::{Gpt, Llama};
 use onestep::prelude::*;
 
