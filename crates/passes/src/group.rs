@@ -43,7 +43,9 @@ fn sink(schedule: &Schedule) -> Vec<Kernel> {
     let updates = updates(schedule);
     let mut writer: HashMap<BufferId, usize> = HashMap::new();
     for (i, k) in schedule.kernels.iter().enumerate() {
-        writer.extend(k.writes().iter().filter_map(|b| updates.get(b)).map(|&old| (old, i)));
+        for old in k.writes().iter().filter_map(|b| updates.get(b)) {
+            writer.entry(*old).or_insert(i);
+        }
     }
     for i in (0..n).rev() {
         let k = &schedule.kernels[i];
@@ -112,7 +114,8 @@ fn gather(schedule: &Schedule) -> Vec<Kernel> {
             out.len() - 1
         });
         for b in k.writes() {
-            written.insert(b, at);
+            let last = written.entry(b).or_insert(at);
+            *last = (*last).max(at);
         }
         for b in k.reads() {
             let last = read.entry(b).or_insert(at);

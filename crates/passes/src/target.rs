@@ -15,6 +15,12 @@ pub trait Target {
     /// Whether operand `n` of an accepted op may be a strided view; otherwise it is made dense.
     fn takes_strided(&self, op: &Op, operand: usize) -> bool;
 
+    /// Whether result `n` of an accepted op may be a strided view, those along the last axis side by side: its part of a
+    /// concatenation. Otherwise it is dense.
+    fn gives_strided(&self, _op: &Op, _result: usize) -> bool {
+        false
+    }
+
     /// Whether loop kernels compute in this dtype; otherwise values are cast to `f32`, computed and cast back.
     fn computes_in(&self, dtype: DType) -> bool;
 

@@ -46,6 +46,10 @@ impl Target for CudaTarget {
         library::takes_strided(op)
     }
 
+    fn gives_strided(&self, op: &Op, result: usize) -> bool {
+        library::gives_strided(op, result)
+    }
+
     /// Loop kernels hold 16-bit floats in `f32` and round each op.
     fn computes_in(&self, _: DType) -> bool {
         true

@@ -341,3 +341,26 @@ fn small_arenas_do_not_share_storage() {
         assert_eq!(c.plan.arena_bytes < apart.arena_bytes, shares, "{size}");
     }
 }
+
+/// The gradients of what one product gives for queries, keys and values are written where the product's gradient is.
+#[test]
+fn gradients_of_packed_attention_are_in_their_places() {
+    let g = GraphBuilder::new("packed");
+    let shape = [2, 70, 3, 64];
+    let inputs: Vec<_> = (0..4).map(|i| g.input(&format!("x{i}"), DType::BF16, shape)).collect();
+    let forward = Attention::new(AttentionLayout::Bthd, 0.125);
+    let results = g.emit(forward, &inputs[..3]);
+    let operands = [&inputs[..3], &results[..], &inputs[3..]].concat();
+    let gradients = g.emit(AttentionGrad { forward, mask_grad: false }, &operands);
+    let flat: Vec<_> = gradients.iter().map(|t| t.reshape([2, 70, 192])).collect();
+    g.output("gradient", g.concat(&flat, -1));
+    let c = compiled(&g.build().unwrap());
+    let code = lower(&c.schedule, &c.plan, &|_| true).unwrap();
+    let home = code.homes[c.schedule.outputs[0].1.index()];
+    let [.., (_, queries), (_, keys)] = &code.steps[..] else { panic!("{}", c.schedule) };
+    let at = |step: &Step, n: usize| match step {
+        Step::Launch { arguments, .. } => arguments.contains(&home.plus(n * 192 * 2)),
+        _ => false,
+    };
+    assert!(at(queries, 0) && at(keys, 1) && at(keys, 2), "{}", c.schedule);
+}

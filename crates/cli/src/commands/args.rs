@@ -257,6 +257,9 @@ pub struct BenchArgs {
     /// Seconds to measure
     #[arg(long, value_name = "S", default_value_t = 5.0, allow_negative_numbers = true, value_parser = positive)]
     pub seconds: f64,
+    /// Compute as little again as lets a training step fit in so many MiB of the device's memory
+    #[arg(long, value_name = "MIB", allow_negative_numbers = true)]
+    pub fit_in: Option<u32>,
     /// Print the time of each kernel too, and of those of a kind together
     #[arg(long)]
     pub profile: bool,

@@ -11,6 +11,7 @@ pub mod execute;
 mod print;
 pub mod reference;
 mod scan;
+mod written;
 
 pub use scan::{ScanKernel, slices_are_dense};
 
@@ -38,7 +39,7 @@ pub enum BufferKind {
     State(usize),
     /// Known at compile time.
     Constant(Array),
-    /// Written by exactly one kernel.
+    /// Written by kernels: each element once, and as a rule all of them by one.
     Temp,
 }
 
@@ -188,7 +189,8 @@ pub struct TypedExpr {
 pub struct Store {
     /// What.
     pub value: ExprId,
-    /// Where. Distinct rows (points) write distinct elements, and all stores to a buffer together write all of it.
+    /// Where: forward along every axis. Distinct rows (points) write distinct elements, and all stores to a buffer, of
+    /// whichever kernels, together write all of it.
     pub access: Access,
 }
 
@@ -289,7 +291,7 @@ impl LoopKernel {
     }
 }
 
-/// A strided view of a buffer, in elements: what a library kernel reads.
+/// A strided view of a buffer, in elements: what a library kernel reads, or where it leaves a result.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct View {
     /// The buffer.
@@ -303,6 +305,17 @@ pub struct View {
 }
 
 impl View {
+    /// All of a buffer of this shape.
+    pub fn whole(buffer: BufferId, shape: &[usize]) -> View {
+        View { buffer, offset: 0, shape: shape.to_vec(), strides: onestep_ir::row_major(shape) }
+    }
+
+    /// Whether elements that are neighbours along the last axis lie side by side.
+    pub fn last_is_dense(&self) -> bool {
+        let last = self.shape.last().zip(self.strides.last());
+        last.is_none_or(|(&size, &stride)| size <= 1 || stride == 1)
+    }
+
     /// Whether the view is the dense, row-major layout of its shape (at some offset).
     pub fn is_dense(&self) -> bool {
         let dense = onestep_ir::row_major(&self.shape);
@@ -339,8 +352,8 @@ pub struct LibraryKernel {
     pub op: Op,
     /// Its operands.
     pub operands: Vec<View>,
-    /// Its results, dense.
-    pub results: Vec<BufferId>,
+    /// Where its results go: dense but for those that the target gives strided, such as parts of a concatenation.
+    pub results: Vec<View>,
 }
 
 impl LibraryKernel {
@@ -385,12 +398,23 @@ impl Kernel {
     /// The buffers that it writes, each once.
     pub fn writes(&self) -> Vec<BufferId> {
         match self {
-            Kernel::Loops(parts) => parts.iter().flat_map(|p| p.writes()).collect(),
+            Kernel::Loops(parts) => each_once(parts.iter().flat_map(|p| p.writes())),
             Kernel::Matmul(m) => [vec![m.out], m.epilogue.iter().flat_map(|e| e.writes()).collect()].concat(),
-            Kernel::Library(l) => l.results.clone(),
+            Kernel::Library(l) => each_once(l.results.iter().map(|v| v.buffer)),
             Kernel::Scan(s) => s.results.iter().copied().chain(s.arena).collect(),
         }
     }
+}
+
+/// The buffers, each where it first comes.
+fn each_once(buffers: impl Iterator<Item = BufferId>) -> Vec<BufferId> {
+    let mut seen = vec![];
+    for b in buffers {
+        if !seen.contains(&b) {
+            seen.push(b);
+        }
+    }
+    seen
 }
 
 /// A state tensor as the schedule knows it.

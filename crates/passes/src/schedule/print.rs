@@ -147,7 +147,8 @@ impl Display for Kernel {
                 }
             }
             Kernel::Library(l) => {
-                let results: Vec<_> = l.results.iter().map(|b| b.to_string()).collect();
+                let result = |v: &View| if v.is_dense() { v.buffer.to_string() } else { v.to_string() };
+                let results: Vec<_> = l.results.iter().map(result).collect();
                 let operands: Vec<_> = l.operands.iter().map(|v| v.to_string()).collect();
                 writeln!(f, "  {} {} = {}", l.op.rule().name(), results.join(", "), operands.join(", "))
             }

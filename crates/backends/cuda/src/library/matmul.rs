@@ -28,7 +28,7 @@ pub(crate) fn product(m: &MatmulKernel, context: &Context<'_>) -> Result<Product
         let why = format!("{} does not hold {dtype}{:?} times {:?}", m.out, l.shape, r.shape);
         return Err(CudaError::Operand { what: "the result", why });
     };
-    let (lhs, rhs, out_at) = (context.of(l), context.of(r), context.result(m.out));
+    let (lhs, rhs, out_at) = (context.of(l), context.of(r), context.home(m.out));
     let bytes = dtype.size();
     // What every address and batch is a multiple of: an iteration of a scan may put it at any element.
     let aligned = |a: Address, distance: usize| match a.space {

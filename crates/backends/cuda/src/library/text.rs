@@ -47,7 +47,7 @@ pub(super) fn elementwise(k: &Operands<'_>, count: usize, body: &str) -> Launch 
 
 /// The largest number of elements, or place in a buffer, that an index of the kernel may be.
 pub(super) fn largest(k: &Operands<'_>) -> usize {
-    let operands = k.kernel.operands.iter().map(|v| {
+    let views = k.kernel.operands.iter().chain(&k.kernel.results).map(|v| {
         let far = v
             .shape
             .iter()
@@ -56,7 +56,7 @@ pub(super) fn largest(k: &Operands<'_>) -> usize {
             .sum::<usize>();
         far.max(v.shape.iter().product())
     });
-    operands.chain(k.results.iter().map(|t| t.numel())).max().unwrap_or(0)
+    views.max().unwrap_or(0)
 }
 
 /// The place of element `index` (a variable) of a view, from its first element.

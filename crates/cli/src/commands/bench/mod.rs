@@ -93,6 +93,10 @@ pub fn bench(args: &BenchArgs) -> Result<(), CommandError> {
         return std::fs::write(path, source.graph()?.to_string()).map_err(write);
     }
     let device = device(&args.machine)?;
+    let source = match args.fit_in {
+        Some(mib) => source.fit_in((mib as usize) << 20),
+        None => source,
+    };
     let (program, text) = source.compile(&device)?;
     let mut state = program.init(0)?;
     resident.iter().for_each(|(name, array)| state.set(name, array));

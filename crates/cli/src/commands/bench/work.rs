@@ -5,6 +5,7 @@ use super::super::args::{Bench, BenchArgs};
 use super::super::models::{
     GPT2, cnn_graph, cnn_training_flops, gpt_graph, gpt_training_flops, llama_writer, mlp_graph,
 };
+use onestep::Recompute;
 use onestep::ir::{ArrayError, Port, StatePort, bind, random};
 use onestep::nn::{Gpt, Llama};
 use onestep::prelude::*;
@@ -43,6 +44,14 @@ impl Source {
         match self {
             Source::Step(step) => step.graph(),
             Source::Writer(graph, _) => Ok(*graph),
+        }
+    }
+
+    /// The same, with as little computed again as lets a training step fit in so many bytes. A writer keeps nothing to compute again.
+    pub fn fit_in(self, bytes: usize) -> Source {
+        match self {
+            Source::Step(step) => Source::Step(Box::new(step.recompute(Recompute::FitIn(bytes)))),
+            writer => writer,
         }
     }
 

@@ -23,7 +23,8 @@ use super::text::{largest, word};
 use crate::code::{Address, Launch, PROCESSORS, Space};
 use crate::error::CudaError;
 use onestep_ir::ops::{Attention, AttentionAlign, AttentionOperands};
-use onestep_ir::{DType, Op, Type, row_major};
+use onestep_ir::{DType, Op, Type};
+use onestep_passes::schedule;
 use std::fmt::Write as _;
 
 /// The largest head size: a row of sums fits a thread's registers.
@@ -112,22 +113,20 @@ impl<'a> Problem<'a> {
 
     /// Operand `n`, in the op's layout.
     fn operand(&self, name: &'static str, n: usize) -> View {
-        let view = self.k.view(n);
+        self.view(name, self.k.view(n))
+    }
+
+    /// Result `n`, in the op's layout.
+    fn result(&self, name: &'static str, n: usize) -> View {
+        self.view(name, &self.k.kernel.results[n])
+    }
+
+    fn view(&self, name: &'static str, view: &schedule::View) -> View {
         let mut strides = [0; 4];
         for (to, (&size, &stride)) in strides.iter_mut().zip(view.shape.iter().zip(&view.strides)) {
             *to = if size == 1 { 0 } else { stride };
         }
-        self.view(name, self.op.layout.arrange(strides), self.at(n))
-    }
-
-    /// Result `n`, dense in the op's layout.
-    fn result(&self, name: &'static str, n: usize, [b, h, t, d]: [usize; 4]) -> View {
-        let strides = row_major(&self.op.layout.arrange([b, h, t, d]));
-        let strides = [0, 1, 2, 3].map(|axis| strides[axis]);
-        self.view(name, self.op.layout.arrange(strides), self.k.context.result(self.k.kernel.results[n]))
-    }
-
-    fn view(&self, name: &'static str, strides: [usize; 4], at: Address) -> View {
+        let (strides, at) = (self.op.layout.arrange(strides), self.k.context.of(view));
         // An iteration of a scan may put it at any element.
         let bytes = if matches!(at.space, Space::Body(_)) { 2 } else { at.offset | 16 };
         let [b, h, t, d] = strides;
