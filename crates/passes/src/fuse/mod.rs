@@ -271,7 +271,8 @@ impl<'a, 'g> Lower<'a, 'g> {
         if !lacking.is_empty() {
             return Err(Failure::NeedBuffers(lacking));
         }
-        Ok(Schedule { name: graph.name.clone(), buffers: self.buffers, kernels, inputs, states, outputs })
+        let (name, buffers) = (graph.name.clone(), self.buffers);
+        Ok(Schedule { name, buffers, kernels, inputs, states, outputs, together: vec![] })
     }
 
     /// The buffer that holds all of a value.

@@ -16,6 +16,7 @@ pub use scan::{ScanKernel, slices_are_dense};
 
 use onestep_ir::ops::{BinaryKind, CompareKind, Op, ReduceKind, UnaryKind};
 use onestep_ir::{Array, DType, Role};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A buffer: one dense, row-major tensor that some kernel, caller or state provides.
@@ -421,11 +422,19 @@ pub struct Schedule {
     pub states: Vec<StateBuffer>,
     /// Outputs in order, by name. An output may be any buffer.
     pub outputs: Vec<(Arc<str>, BufferId)>,
+    /// Kernels that the target runs as one launch, whose blocks do not wait for each other: ranges of numbers, in order and
+    /// apart. Nothing that one of them reads or writes may share storage with what another writes.
+    pub together: Vec<Range<usize>>,
 }
 
 impl Schedule {
     /// A buffer's description.
     pub fn buffer(&self, b: BufferId) -> &Buffer {
         &self.buffers[b.index()]
+    }
+
+    /// The kernels that run together with this one, itself too.
+    pub fn beside(&self, kernel: usize) -> Range<usize> {
+        self.together.iter().find(|r| r.contains(&kernel)).cloned().unwrap_or(kernel..kernel + 1)
     }
 }

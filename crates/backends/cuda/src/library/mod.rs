@@ -21,8 +21,10 @@ mod tiles;
 
 use crate::code::{Address, Launch};
 use crate::error::CudaError;
+use crate::within::Within;
 use onestep_ir::{DType, Op, Shape, Type};
 use onestep_passes::schedule::{BufferId, LibraryKernel, Schedule, View};
+use std::collections::HashMap;
 
 /// Whether there is a kernel for the op on operands of these dtypes.
 pub(crate) fn accepts(op: &Op, dtypes: &[DType]) -> bool {
@@ -65,6 +67,8 @@ pub(crate) fn takes_strided(op: &Op) -> bool {
 pub(crate) struct Context<'a> {
     pub schedule: &'a Schedule,
     pub homes: &'a [Address],
+    /// Results that go elsewhere.
+    pub within: &'a HashMap<BufferId, Within>,
 }
 
 /// The launches of a kernel, one after the other.
