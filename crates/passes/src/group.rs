@@ -10,8 +10,10 @@
 //! Neither step brings a read of a state's old value past the kernel that computes the new one, nor into one dispatch with
 //! it: that would cost a copy of the state.
 
+use crate::Target;
 use crate::schedule::{BufferId, BufferKind, Kernel, LoopKernel, Schedule};
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// Results of at most this many bytes may live longer than they must.
 pub const SMALL: usize = 4096;
@@ -22,6 +24,19 @@ pub fn group(schedule: &Schedule) -> Schedule {
     out.kernels = sink(schedule);
     out.kernels = gather(&out);
     out
+}
+
+/// Which kernels the target runs as one launch, once their order is final.
+pub fn together(schedule: &Schedule, target: &dyn Target) -> Vec<Range<usize>> {
+    let (mut at, mut groups) = (0, vec![]);
+    while at < schedule.kernels.len() {
+        let end = at + target.together(schedule, at).clamp(1, schedule.kernels.len() - at);
+        if end - at > 1 {
+            groups.push(at..end);
+        }
+        at = end;
+    }
+    groups
 }
 
 fn written_bytes(schedule: &Schedule, k: &Kernel) -> usize {

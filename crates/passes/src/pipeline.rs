@@ -132,6 +132,7 @@ pub fn compile(graph: &Graph, target: &dyn Target, options: &Options) -> Result<
     keep("fuse", &|| schedule.to_string());
     if options.fuse {
         schedule = group::group(&schedule);
+        schedule.together = group::together(&schedule, target);
         keep("group", &|| schedule.to_string());
     }
     let plan = plan::plan(&schedule, &plan_options).map_err(|e| with_line(e, &g))?;

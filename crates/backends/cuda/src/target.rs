@@ -4,7 +4,7 @@ use crate::library;
 use crate::render::split::MANY_ROWS;
 use onestep_ir::{DType, Op, Type};
 use onestep_passes::Target;
-use onestep_passes::schedule::{LoopKernel, MatmulKernel};
+use onestep_passes::schedule::{LoopKernel, MatmulKernel, Schedule};
 
 /// The description of an NVIDIA GPU, of compute capability 8.0 at least.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,7 +55,11 @@ impl Target for CudaTarget {
         true
     }
 
-    /// Beside other products an epilogue would be a launch of its own; as a loop kernel it may share one with others.
+    /// Products of few rows, and the loop in front of them.
+    fn together(&self, schedule: &Schedule, first: usize) -> usize {
+        library::gemv::together(schedule, &schedule.kernels[first..]).map_or(1, |all| all.len())
+    }
+
     fn takes_epilogue(&self, matmul: &MatmulKernel, epilogue: &LoopKernel) -> bool {
         library::simt::takes_epilogue(matmul, epilogue) || library::gemv::takes_epilogue(matmul, epilogue)
     }

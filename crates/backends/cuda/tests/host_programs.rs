@@ -96,7 +96,19 @@ fn random_bits_of_neighbours() {
 fn a_gated_layer_of_few_rows() {
     let cases = [1, 5].map(cases::gated);
     for case in &cases {
-        assert_eq!(lowered(case).steps.len(), 3, "two products, the work on them, and one with its own");
+        assert_eq!(lowered(case).steps.len(), 2, "two products with the work on them, and one with its own");
+    }
+    check(&cases);
+}
+
+/// The norm before products is part of their launch, and what goes within a cache is stored there.
+#[test]
+fn a_step_of_a_decoder() {
+    let cases = [(1, 0), (1, 8), (3, 6)].map(|(rows, at)| cases::decoder(rows, at));
+    for case in &cases {
+        let steps = lowered(case).steps.len();
+        // The first norm with three products, the other loops, the gated layer, and its last product.
+        assert_eq!(steps, 4, "{}", case.compiled.schedule);
     }
     check(&cases);
 }

@@ -230,11 +230,8 @@ fn products_of_few_rows_stand_side_by_side() {
         .iter()
         .map(|(_, s)| if let Step::Launch { arguments, .. } = s { arguments.len() } else { 0 })
         .collect();
-    assert_eq!(parameters, [9, 3], "three products, then one");
-    assert!(
-        code.kernels[0].source.contains("gemv<1, 64, 64,")
-            && code.kernels[0].source.contains("gemv<1, 16, 64,")
-    );
+    assert_eq!(parameters, [7, 3], "three products of one row, then one");
+    assert!(code.kernels[0].source.contains("gemv<1, 96, 64,"));
 }
 
 /// Nine rows, a sum across memory, or one whose rows are no whole loads: products for the vendor.

@@ -294,7 +294,7 @@ impl<'a, 'g> Lower<'a, 'g> {
             return Err(Failure::NeedBuffers(lacking));
         }
         let (name, buffers) = (graph.name.clone(), self.buffers);
-        Ok(Schedule { name, buffers, kernels, inputs, states, outputs, allow_tf32: false })
+        Ok(Schedule { name, buffers, kernels, inputs, states, outputs, allow_tf32: false, together: vec![] })
     }
 
     /// The buffer that holds all of a value.

@@ -3,6 +3,7 @@
 //! - Kernels write every element of a buffer once, and no kernel reads it before they all have.
 //! - Every read finds, in every byte of its buffer, the value that was last meant to be there.
 //! - A kernel that reads and writes overlapping bytes does so element by element at one place, and reads first.
+//! - Kernels that run together write nothing that another of them needs, but what it reads from them.
 //! - No kernel writes an input or a constant; a state is written only by its own new value.
 //! - Pending copies are intact after the last kernel, and go where they belong; outputs are intact after the copies.
 //! - Every state holds its new value at the end, or its old one if it has no new one.
@@ -131,6 +132,19 @@ pub fn check(s: &Schedule, p: &Plan) -> Result<(), String> {
                 let handed_on = || writes.contains(&o) && elementwise(k, w, o, same);
                 if !elementwise(k, o, w, same) && !handed_on() {
                     return Err(format!("k{at} writes {w} over {o}, which it still needs"));
+                }
+            }
+        }
+        let group = s.beside(at);
+        for (other, k) in (group.start..group.end).zip(&s.kernels[group]).filter(|(other, _)| *other != at) {
+            let needed = [k.reads(), k.writes()].concat();
+            let meets = |w: BufferId, o: BufferId| {
+                let ((a, a0, a1), (b, b0, b1)) = (span(w), span(o));
+                w != o && a == b && a0 < b1 && b0 < a1
+            };
+            for &w in &writes {
+                if let Some(o) = needed.iter().find(|o| meets(w, **o)) {
+                    return Err(format!("k{at} writes {w} over {o}, which k{other} needs beside it"));
                 }
             }
         }

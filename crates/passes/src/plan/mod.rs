@@ -140,7 +140,8 @@ pub fn plan(schedule: &Schedule, options: &PlanOptions) -> Result<Plan, CompileE
         groups.items(schedule, &places, &p.lives, options.alignment).iter().map(|i| i.bytes).sum::<usize>();
     let reuse = options.reuse && apart > options.spare;
     if reuse {
-        for (at, k) in schedule.kernels.iter().enumerate() {
+        let alone = |at: &usize| schedule.beside(*at).len() == 1;
+        for (at, k) in schedule.kernels.iter().enumerate().filter(|(at, _)| alone(at)) {
             let born = |b: &BufferId| places[b.index()].is_none() && p.lives[b.index()].first == at;
             for b in k.writes().into_iter().filter(born) {
                 let candidate = alias::candidates(k, b).into_iter().find(|a| {
@@ -198,6 +199,16 @@ pub fn lives(schedule: &Schedule) -> Vec<Life> {
     for (_, b) in &schedule.outputs {
         lives[b.index()].last = schedule.kernels.len();
     }
+    // What kernels that run together need, all of them need from the first to the last.
+    for group in &schedule.together {
+        for b in schedule.kernels[group.clone()].iter().flat_map(|k| [k.reads(), k.writes()].concat()) {
+            let life = &mut lives[b.index()];
+            if group.contains(&life.first) {
+                life.first = group.start;
+            }
+            life.last = life.last.max(group.end - 1);
+        }
+    }
     lives
 }
 
@@ -234,7 +245,13 @@ fn in_place(
     let Some(writer) = uses.writer[update.index()] else {
         return Err("no kernel computes its new value".to_string());
     };
-    for &at in uses.readers[old.index()].iter().filter(|&&at| at >= writer) {
+    let group = schedule.beside(writer);
+    for &at in uses.readers[old.index()].iter().filter(|&&at| at >= group.start) {
+        if group.len() > 1 && group.contains(&at) {
+            return Err(format!(
+                "kernel k{at} reads the old value while kernel k{writer} computes the new one"
+            ));
+        }
         if at > writer {
             return Err(format!(
                 "kernel k{at} reads the old value after kernel k{writer} has computed the new one"

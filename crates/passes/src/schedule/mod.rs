@@ -17,6 +17,7 @@ pub use scan::{ScanKernel, slices_are_dense};
 
 use onestep_ir::ops::{BinaryKind, CompareKind, Op, ReduceKind, UnaryKind};
 use onestep_ir::{Array, DType, Role};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A buffer: one dense, row-major tensor that some kernel, caller or state provides.
@@ -448,11 +449,19 @@ pub struct Schedule {
     /// Whether products of `f32` may take their factors in TF32, with 11 bits of significand instead of 24: each is then off by
     /// less than 2⁻¹⁰ of itself, and so each term of a sum by less than 2⁻⁹. A permission, which a backend need not use.
     pub allow_tf32: bool,
+    /// Kernels that the target runs as one launch, whose blocks do not wait for each other: ranges of numbers, in order and
+    /// apart. Nothing that one of them reads or writes may share storage with what another writes.
+    pub together: Vec<Range<usize>>,
 }
 
 impl Schedule {
     /// A buffer's description.
     pub fn buffer(&self, b: BufferId) -> &Buffer {
         &self.buffers[b.index()]
+    }
+
+    /// The kernels that run together with this one, itself too.
+    pub fn beside(&self, kernel: usize) -> Range<usize> {
+        self.together.iter().find(|r| r.contains(&kernel)).cloned().unwrap_or(kernel..kernel + 1)
     }
 }

@@ -99,6 +99,7 @@ fn others(quick: bool) -> Vec<Case> {
     all.extend(cases::large());
     all.extend([1, 5].map(cases::gated));
     all.push(cases::draws());
+    all.extend([(1, 0), (1, 8), (3, 6)].map(|(rows, at)| cases::decoder(rows, at)));
     if quick {
         all.extend(samples.into_iter().step_by(7));
         all.extend(cases::random(0..6));

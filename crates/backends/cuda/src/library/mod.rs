@@ -22,8 +22,10 @@ mod tiles;
 
 use crate::code::{Address, Launch};
 use crate::error::CudaError;
+use crate::within::Within;
 use onestep_ir::{DType, Op, Shape, Type};
 use onestep_passes::schedule::{BufferId, LibraryKernel, Schedule, View};
+use std::collections::HashMap;
 
 /// Whether there is a kernel for the op on operands of these dtypes.
 pub(crate) fn accepts(op: &Op, dtypes: &[DType]) -> bool {
@@ -76,6 +78,8 @@ pub(crate) fn gives_strided(op: &Op, result: usize) -> bool {
 pub(crate) struct Context<'a> {
     pub schedule: &'a Schedule,
     pub homes: &'a [Address],
+    /// Results that go elsewhere.
+    pub within: &'a HashMap<BufferId, Within>,
 }
 
 /// The launches of a kernel, one after the other.

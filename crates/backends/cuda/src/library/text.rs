@@ -91,7 +91,7 @@ pub(super) fn load(d: DType, p: usize, at: &str) -> String {
 
 /// A statement that stores a value as element `at` of parameter `p`.
 pub(super) fn store(d: DType, p: usize, at: &str, value: &str) -> String {
-    format!("p{p}[{at}] = {};", scalar::to_storage(d, value))
+    format!("p{p}[{at}] = {};", scalar::to_storage(d, &scalar::rounded(d, value.into())))
 }
 
 /// What stands in memory for "no such element": NaN, or 0 for integers and `bool`.

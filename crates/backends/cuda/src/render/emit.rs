@@ -89,8 +89,8 @@ pub(super) struct Writer<'a> {
     pub(super) kept: Vec<Option<usize>>,
     /// The pass that stores what is stored at every point.
     pub(super) store_pass: usize,
-    /// A buffer whose element at the point is the variable `x`.
-    pub(super) held: Option<BufferId>,
+    /// Buffers whose elements at the point are the variables `x0`, `x1`, …; `None` for one that the kernel does not read.
+    pub(super) held: Vec<Option<BufferId>>,
     pub(super) text: String,
     indent: usize,
     /// Arrays of shared memory that a stage uses, at most: one for each of its reductions.
@@ -130,7 +130,7 @@ impl<'a> Writer<'a> {
             live,
             divisors: vec![false; kernel.body.len()],
             kept: vec![None; kernel.body.len()],
-            held: None,
+            held: vec![],
             text: String::new(),
             indent: 0,
             slots: 0,

@@ -4,7 +4,7 @@
 use super::emit::Writer;
 use super::group::{self, Cut, Form};
 use super::parts::{Part, numbered};
-use super::{Buffers, RenderError, check, domain, function, scalar};
+use super::{Buffers, CudaKernel, RenderError, check, domain, function, scalar};
 use onestep_ir::DType;
 use onestep_passes::schedule::{BufferId, LoopKernel};
 
@@ -35,35 +35,35 @@ impl Default for Epilogue {
 }
 
 impl Epilogue {
-    /// Pointers to buffers, but for one that the text does not name.
+    /// Pointers to buffers, but for those that the text does not name.
     fn pointers(
         self,
         buffers: Vec<BufferId>,
-        but: BufferId,
+        but: &[BufferId],
         dtype_of: &dyn Fn(BufferId) -> DType,
     ) -> Epilogue {
-        let named = buffers.into_iter().enumerate().filter(|(_, b)| *b != but);
+        let named = buffers.into_iter().enumerate().filter(|(_, b)| !but.contains(b));
         let pointer = |(n, b)| ((scalar::storage(dtype_of(b)), BufferId(n as u32)), b);
         let (parameters, buffers) = named.map(pointer).unzip();
         Epilogue { parameters, buffers, ..self }
     }
 }
 
-/// The epilogue of a kernel without reduced axes, where the variable `x` is what stands in `held`, which the kernel loads at its
-/// own points only.
+/// The epilogue of a kernel without reduced axes, where the variable `x0` is what stands in the first of `held`, `x1` in the
+/// second and so on; these the kernel loads at its own points only.
 pub(crate) fn point(
     kernel: &LoopKernel,
-    held: BufferId,
+    held: &[BufferId],
     dtype_of: &dyn Fn(BufferId) -> DType,
 ) -> Result<Epilogue, RenderError> {
     check::kernel(kernel, dtype_of)?;
     let wide = domain::needs_64_bits(kernel)?;
     let (kernel, buffers) = numbered(kernel);
-    let place = buffers.iter().position(|b| *b == held);
+    let place = |h: &BufferId| buffers.iter().position(|b| b == h).map(|n| BufferId(n as u32));
     let dtype = |b: BufferId| dtype_of(buffers[b.index()]);
     let at_any_place = Buffers { dtype: &dtype, aligned: &|_| 1 };
     let mut writer = Writer::new(&kernel, (Form::Thread, Cut::Whole), wide, at_any_place);
-    writer.held = place.map(|n| BufferId(n as u32));
+    writer.held = held.iter().map(place).collect();
     writer.point();
     let (index, point) = (writer.index, writer.text);
     let epilogue = Epilogue { index, point, ..Epilogue::default() };
@@ -76,6 +76,21 @@ pub(crate) fn rows_per_block(kernel: &LoopKernel) -> Option<usize> {
     (!form.shares()).then(|| form.rows_per_block())
 }
 
+/// A kernel as a function of the device, whose parameters are the block's number, how many there are, and pointers to the
+/// buffers that are returned, in order.
+pub(crate) fn rows_function(
+    kernel: &LoopKernel,
+    of: Buffers<'_>,
+    name: &str,
+) -> Result<(CudaKernel, Vec<BufferId>), RenderError> {
+    let (kernel, buffers) = numbered(kernel);
+    let dtype = |b: BufferId| (of.dtype)(buffers[b.index()]);
+    let aligned = |b: BufferId| (of.aligned)(buffers[b.index()]);
+    let part = function(&Part::from(kernel), Buffers { dtype: &dtype, aligned: &aligned }, name, true)?;
+    let named = part.parameters.iter().map(|b| buffers[b.index()]).collect();
+    Ok((part, named))
+}
+
 /// The epilogue of a kernel over rows, where each block has stored as many rows of `held` as [`rows_per_block`] says, at the
 /// pointer `out`.
 pub(crate) fn rows(
@@ -83,17 +98,14 @@ pub(crate) fn rows(
     held: BufferId,
     dtype_of: &dyn Fn(BufferId) -> DType,
 ) -> Result<Epilogue, RenderError> {
-    let (kernel, buffers) = numbered(kernel);
-    let dtype = |b: BufferId| dtype_of(buffers[b.index()]);
-    let at_any_place = Buffers { dtype: &dtype, aligned: &|_| 1 };
-    let part = function(&Part::from(kernel), at_any_place, "rows", true)?;
-    let name = |b: &BufferId| match buffers[b.index()] == held {
+    let (part, buffers) = rows_function(kernel, Buffers { dtype: dtype_of, aligned: &|_| 1 }, "rows")?;
+    let name = |(n, b): (usize, &BufferId)| match *b == held {
         true => "out".to_string(),
-        false => b.to_string(),
+        false => BufferId(n as u32).to_string(),
     };
-    let arguments: Vec<String> = part.parameters.iter().map(name).collect();
+    let arguments: Vec<String> = buffers.iter().enumerate().map(name).collect();
     let end =
         format!("  __syncthreads();\n  rows((int)blockIdx.x, (int)gridDim.x, {});\n", arguments.join(", "));
     let epilogue = Epilogue { functions: part.source, end, ..Epilogue::default() };
-    Ok(epilogue.pointers(buffers, held, dtype_of))
+    Ok(epilogue.pointers(buffers, &[held], dtype_of))
 }

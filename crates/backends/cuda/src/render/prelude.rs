@@ -30,6 +30,14 @@ const FUNCTIONS: &[(&str, &str)] = &[
   }
 }",
     ),
+    // Where a result goes that replaces a range of a larger one; its own place where the range leaves the axis.
+    (
+        "range_of",
+        "template <class T, class I> T* range_of(T* own, T* larger, const I* start, long long last, long long step) {
+  const long long at = (long long)*start;
+  return at < 0 || at > last ? own : larger + at * step;
+}",
+    ),
     (
         "group_of",
         "template <int N, class T> Group<T, N> group_of(T x) {
