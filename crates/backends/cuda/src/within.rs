@@ -51,7 +51,7 @@ impl Within {
 
     /// Bytes of which each place of the result in the larger tensor is a multiple.
     pub fn aligned(&self, dtype: DType) -> usize {
-        1 << (self.larger.offset | self.step * dtype.size() | ALIGNED).trailing_zeros()
+        1 << (self.larger.offset | (self.step * dtype.size()) | ALIGNED).trailing_zeros()
     }
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn find(schedule: &Schedule, homes: &[Address]) -> HashMap<BufferId, 
         };
         (within.copy, within.writer) = (copy, at);
         let stores = stores(&schedule.kernels[at], update, &context);
-        if stores && is_free(schedule, homes, &within, schedule.buffer(l.results[0]).bytes()) {
+        if stores && is_free(schedule, homes, &within, schedule.buffer(l.results[0].buffer).bytes()) {
             found.insert(update, within);
         }
     }
@@ -92,10 +92,12 @@ fn range(l: &LibraryKernel, context: &Context<'_>) -> Option<(BufferId, Within)>
     let size = *update.shape.get(d.axis)?;
     let whole =
         |b: BufferId| matches!(buffer(b)?.kind, BufferKind::Temp).then(|| buffer(b).map(|b| b.numel()))?;
+    let result = l.results.first()?;
     let fits = outer == 1
         && size <= axis
         && [operand, update].iter().all(|v| v.is_dense() && v.offset == 0)
-        && context.homes[operand.buffer.index()] == context.homes[l.results.first()?.index()]
+        && result.is_dense()
+        && context.of(operand) == context.of(result)
         && whole(update.buffer) == Some(size * step);
     let within = Within {
         copy: 0,

@@ -17,6 +17,7 @@ impl Writer<'_> {
             Expr::Load { access, .. } if self.held.contains(&Some(access.buffer)) => {
                 let held = self.held.iter().take_while(|h| **h != Some(access.buffer)).count();
                 format!("x{held}")
+            }
             Expr::Load { access, .. } if self.in_columns && self.of_columns(access) => {
                 scalar::from_storage(e.dtype, &format!("c{i}.at[c]"))
             }
