@@ -6,5 +6,5 @@ pub fn on_host(source: &str) -> String {
         .replace("asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(x) : \"h\"(h))", "x = host_from_f16(h)")
         .replace("asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(x))", "h = host_to_f16(x)")
         .replace("asm(\"cvt.rn.bf16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(x))", "h = host_to_bf16(x)")
-        .replace("asm volatile(\"{ .reg .b64 once; createpolicy.fractional.L2::evict_first.b64 once, 1.0; ld.global.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], once; }\" : \"=r\"(v.x), \"=r\"(v.y), \"=r\"(v.z), \"=r\"(v.w) : \"l\"(p))", "v = *(const uint4*)p")
+        .replace("asm volatile(\"ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];\" : \"=r\"(v.x), \"=r\"(v.y), \"=r\"(v.z), \"=r\"(v.w) : \"l\"(p))", "v = *(const uint4*)p")
 }
