@@ -39,14 +39,13 @@ pub fn lower(schedule: &Schedule, plan: &Plan, vendor: &dyn Fn(&Product) -> bool
     let within = within::find(schedule, &homes);
     let copied: BTreeSet<usize> = within.values().map(|w| w.copy).collect();
     let (mut out, mut own) =
-        (vec![], Lowering { code, vendor, tf32, body: vec![], within: &within, behind: 0 });
+        (vec![], Lowering { code, vendor, tf32, body: vec![], within: &within });
     let flag = indices::flag(schedule);
     let (mut number, mut groups) = (0, vec![]);
     while number < schedule.kernels.len() {
         let at = |e| CudaError::Kernel { kernel: number, source: Box::new(e) };
         let group = schedule.beside(number);
         let kernels = &schedule.kernels[number..group.end];
-        own.behind = group.end;
         let together = number == group.start
             && kernels.len() > 1
             && own.together(kernels, schedule, &homes, &mut out).map_err(at)?;
@@ -74,9 +73,6 @@ pub fn lower(schedule: &Schedule, plan: &Plan, vendor: &dyn Fn(&Product) -> bool
 pub fn lower_offline(schedule: &Schedule, plan: &Plan) -> Result<Code, CudaError> {
     lower(schedule, plan, &|p| p.dtype != DType::F64)
 }
-
-/// How many kernels behind one its memory is looked after.
-const NEAR: usize = 16;
 
 /// Rows and columns that a block of the vendor's library takes of a product, about.
 const TILE: usize = 128;
@@ -195,8 +191,6 @@ struct Lowering<'a> {
     body: Vec<usize>,
     /// Results that go within larger tensors.
     within: &'a HashMap<BufferId, Within>,
-    /// The kernel behind those that are being lowered.
-    behind: usize,
 }
 
 impl Lowering<'_> {
@@ -246,27 +240,10 @@ impl Lowering<'_> {
             before: all.before,
             epilogue: all.fused(),
             fixed: products.iter().all(|p| is_fixed(schedule, p.rhs.0)),
-            next: self.next(schedule, homes),
         };
         self.launches(library::gemv::compile(&group, &context)?.into(), out);
         self.loops(all.afterwards().map_or(&[], std::slice::from_ref), &context, out)?;
         Ok(true)
-    }
-
-    /// The matrices of the next products of few rows behind the kernels that are lowered, as far as no kernel writes them.
-    fn next(&self, schedule: &Schedule, homes: &[Address]) -> Vec<(Address, usize)> {
-        if !self.body.is_empty() {
-            return vec![];
-        }
-        let context = Context { schedule, homes, within: self.within };
-        let product = |at: usize| match &schedule.kernels[at] {
-            Kernel::Matmul(m) => library::matmul::product(m, &context).ok().filter(library::gemv::takes),
-            _ => None,
-        };
-        let end = schedule.kernels.len().min(self.behind + NEAR);
-        let Some(first) = (self.behind..end).find(|&at| product(at).is_some()) else { return vec![] };
-        let products = schedule.beside(first).filter_map(product);
-        products.filter(|p| is_fixed(schedule, p.rhs.0)).filter_map(|p| library::gemv::matrix(&p)).collect()
     }
 
     fn launches(&mut self, launches: library::Launches, out: &mut Vec<Step>) {
@@ -374,7 +351,6 @@ impl Lowering<'_> {
                 before: None,
                 epilogue: epilogue.take_if(|e| library::gemv::takes_epilogue(m, e)),
                 fixed: is_fixed(context.schedule, product.rhs.0),
-                next: self.next(context.schedule, context.homes),
             };
             self.launches(library::gemv::compile(&group, context)?.into(), out);
         } else if library::simt::takes(&product) {

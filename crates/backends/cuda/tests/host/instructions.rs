@@ -9,5 +9,5 @@ pub fn on_host(source: &str) -> String {
             "asm(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(both) : \"f\"(x), \"f\"(0.0f))",
             "both = (unsigned int)host_to_bf16(x) << 16",
         )
-        .replace("asm volatile(\"{ .reg .b64 once; createpolicy.fractional.L2::evict_first.b64 once, 1.0; ld.global.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], once; }\" : \"=r\"(v.x), \"=r\"(v.y), \"=r\"(v.z), \"=r\"(v.w) : \"l\"(p))", "v = *(const uint4*)p")
+        .replace("asm volatile(\"ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];\" : \"=r\"(v.x), \"=r\"(v.y), \"=r\"(v.z), \"=r\"(v.w) : \"l\"(p))", "v = *(const uint4*)p")
 }

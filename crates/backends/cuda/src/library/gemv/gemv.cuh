@@ -7,21 +7,11 @@
 // and adds even and odd elements apart. Then lanes are added by halves, and the warps in order. No size but those of the
 // product says how, so the order of a sum is fixed.
 
-// A load of what is read once: it leaves the first-level cache to x, and the second to what is fetched for later.
+// A load that leaves the first-level cache to x.
 __device__ __forceinline__ uint4 stream(const element* p) {
   uint4 v;
-  asm volatile("{ .reg .b64 once; createpolicy.fractional.L2::evict_first.b64 once, 1.0; ld.global.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], once; }" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
   return v;
-}
-
-// Has BYTES from p on brought into the second-level cache: every block asks for its share of them.
-template <int BYTES, int BLOCKS>
-__device__ __forceinline__ void fetch(const char* p) {
-#if __CUDA_ARCH__ >= 900
-  constexpr int SHARE = (BYTES / BLOCKS + 127) / 128 * 128;
-  const int start = (int)blockIdx.x * SHARE, share = min(SHARE, BYTES - start);
-  if (threadIdx.x == 0 && share > 0) asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p + start), "r"(share) : "memory");
-#endif
 }
 
 template <int ROWS, int COLUMNS, int DEPTH, int EACH, int SPLIT, int AHEAD, class Weights, class Settle, class Finish>

@@ -2,8 +2,7 @@
 //! as memory gives it (`gemv.cuh`). What stands around them goes along ([`together`]): products of the same rows share a
 //! launch, as the queries, keys and values of a layer; a loop that computes these rows is done by every block for itself; and
 //! the last product takes the work on its elements. Matrices that no kernel of the program writes are loaded while the kernels
-//! before still run, and those of the next products are fetched into the cache meanwhile: memory is busy while values are waited
-//! for.
+//! before still run.
 
 mod before;
 mod together;
@@ -25,8 +24,6 @@ const MOST_ROWS: usize = 8;
 const LOAD: usize = 16;
 const WARP: usize = 32;
 const WARPS: usize = THREADS as usize / WARP;
-/// The most bytes that are fetched into the second-level cache for the next products: less than half of it.
-const MOST_FETCHED: usize = 20 << 20;
 /// The most loads of a lane that are worth a warp alone, and that are in flight at once.
 const LONG: usize = 12;
 
@@ -48,12 +45,6 @@ pub(crate) fn takes(p: &Product) -> bool {
         && p.aligned.is_multiple_of(LOAD)
         && depth < 1 << 30
         && columns < 1 << 28
-}
-
-/// Where the matrix of a product of few rows begins and its bytes, if they are one stretch.
-pub(crate) fn matrix(p: &Product) -> Option<(Address, usize)> {
-    let [_, _, columns, depth] = p.sizes;
-    (columns == 1 || p.rhs.1[2] == depth).then_some((p.rhs.0, columns * depth * p.dtype.size()))
 }
 
 /// Whether the loop kernel may be its epilogue: the work on each element alone.
@@ -99,8 +90,6 @@ pub(crate) struct Group<'a> {
     pub epilogue: Option<&'a LoopKernel>,
     /// Whether no kernel of the program writes the matrices.
     pub fixed: bool,
-    /// What the next products read and no kernel writes: where it begins, and its bytes.
-    pub next: Vec<(Address, usize)>,
 }
 
 impl Group<'_> {
@@ -170,19 +159,6 @@ impl Group<'_> {
         statements
     }
 
-    /// Statements that fetch what the next products read, of each matrix the same part.
-    fn fetches(&self, blocks: usize, head: &mut Head) -> String {
-        let next = if self.fixed { &self.next[..] } else { &[] };
-        let all: usize = next.iter().map(|(_, bytes)| bytes).sum();
-        let mut statements = String::new();
-        for (n, &(start, bytes)) in next.iter().enumerate() {
-            let part = bytes as u128 * MOST_FETCHED.min(all) as u128 / all.max(1) as u128;
-            let _ = writeln!(statements, "    fetch<{}, {blocks}>(f{n});", part as usize / LOAD * LOAD);
-            head.add(format!("const char* f{n}"), [start]);
-        }
-        statements
-    }
-
     /// Stores an element of product `n`, which stays at hand as `x{n}`.
     fn store(&self, n: usize, sum: &str) -> String {
         let (dtype, columns) = (self.products[n].result, self.products[n].sizes[2]);
@@ -231,10 +207,9 @@ pub(crate) fn compile(group: &Group<'_>, context: &Context<'_>) -> Result<Launch
     for ((dtype, name), b) in work.parameters.iter().zip(&work.buffers) {
         head.add(format!("{dtype}* {name}"), [context.homes[b.index()]]);
     }
-    let fetches = group.fetches(blocks, &mut head);
     let (make_way, wait) = if group.fixed { (MAKE_WAY, WAIT) } else { ("", "") };
     let lambdas = format!(
-        "{}{}{}  const auto settle = [&] {{\n{fetches}{wait}{}{places}  }};\n",
+        "{}{}{}  const auto settle = [&] {{\n{wait}{}{places}  }};\n",
         before.rows,
         group.weights(),
         group.finish(columns, each, &work),
