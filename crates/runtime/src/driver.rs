@@ -21,6 +21,7 @@ pub(crate) trait Driver: Send + Sync + Debug {
     fn compile(&self, schedule: &Schedule, plan: &Plan) -> Result<Arc<dyn DeviceProgram>, Error>;
 
     /// What there is to know of it, by name, for people.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
     fn facts(&self) -> Result<Vec<(&'static str, String)>, Error> {
         Ok(vec![])
     }

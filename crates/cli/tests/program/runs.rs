@@ -125,7 +125,8 @@ fn digits_without_masters() {
     run(folder.path(), &format!("{train} --resume kept")).json();
     assert!(tensors() == first);
     // The evaluation and the writer read what is kept.
-    let gpt = "train gpt --steps 2 --batch 1 --parameters-in bf16 --json --out gpt";
+    std::fs::write(folder.path().join("text"), "To be, or not to be? ".repeat(600)).unwrap();
+    let gpt = "train gpt --text text --steps 2 --batch 1 --parameters-in bf16 --json --out gpt";
     assert!(run(folder.path(), gpt).json()["val_loss"].as_f64().unwrap() > 0.0);
     run(folder.path(), "train digits --slots-in f8").refused(&["--slots-in", "exact or bf16"]);
 }
