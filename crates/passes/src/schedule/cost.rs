@@ -72,15 +72,11 @@ impl Kernel {
             .iter()
             .map(|(b, n)| (*n).min(whole(b)).saturating_mul(element(b)))
             .fold(0, u64::saturating_add);
-        let mut written = self.writes();
-        if let Kernel::Scan(s) = self {
-            // What stays within an iteration is in cache.
-            written.retain(|b| Some(*b) != s.arena);
-        }
-        written.sort();
-        written.dedup();
-        let written =
-            written.iter().map(|b| whole(b).saturating_mul(element(b))).fold(0, u64::saturating_add);
+        // What stays within an iteration of a scan is in cache.
+        let scratch = if let Kernel::Scan(s) = self { s.arena } else { None };
+        let stored = self.written(schedule).into_iter().filter(|v| Some(v.buffer) != scratch);
+        let bytes = |v: View| product(v.shape.iter().copied()).saturating_mul(element(&v.buffer));
+        let written = stored.map(bytes).fold(0, u64::saturating_add);
         Cost { flops, read, written }
     }
 }
