@@ -171,9 +171,9 @@ __device__ __forceinline__ Divisor divisor(float b) {
         // of a is exact, and the correctly rounded inverse then corrects the guess exactly (Markstein).
         "divided",
         "float divided(float a, const Divisor& d) {
-  if (!(fabsf(a) >= d.least && fabsf(a) <= 0x1p80f)) return a / d.b;
   const float guess = fmaf(a, d.inverse, a * d.rest);
-  return fmaf(fmaf(-guess, d.b, a), d.inverse, guess);
+  const float corrected = fmaf(fmaf(-guess, d.b, a), d.inverse, guess);
+  return fabsf(a) >= d.least && fabsf(a) <= 0x1p80f ? corrected : a / d.b;
 }",
     ),
     (

@@ -35,9 +35,9 @@ __device__ __forceinline__ Divisor divisor(float b) {
   return {b, inverse, fmaf(-b, inverse, 1.0f) * inverse, moderate ? 0x1p-80f : __uint_as_float(0x7f800000u)};
 }
 __device__ __forceinline__ float divided(float a, const Divisor& d) {
-  if (!(fabsf(a) >= d.least && fabsf(a) <= 0x1p80f)) return a / d.b;
   const float guess = fmaf(a, d.inverse, a * d.rest);
-  return fmaf(fmaf(-guess, d.b, a), d.inverse, guess);
+  const float corrected = fmaf(fmaf(-guess, d.b, a), d.inverse, guess);
+  return fabsf(a) >= d.least && fabsf(a) <= 0x1p80f ? corrected : a / d.b;
 }
 extern "C" __global__ void __launch_bounds__(256, 2) softmax_64x1000(const float* b0, float* b1, float* b2) {
   const int lane = threadIdx.x % 32;
