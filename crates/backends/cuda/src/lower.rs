@@ -9,6 +9,7 @@ use crate::error::CudaError;
 use crate::library::{self, Context};
 use crate::render::split::split;
 use crate::render::{ALIGNED, Buffers, Part, render_parts};
+use crate::target::CudaTarget;
 use onestep_ir::DType;
 use onestep_passes::plan::{Place, Plan};
 use onestep_passes::schedule::{
@@ -19,8 +20,14 @@ use std::collections::BTreeSet;
 /// Parameters of a launch, at most: 8 bytes each of the 4096 that every device takes.
 const MOST_PARAMETERS: usize = 448;
 
-/// Lowers a schedule. `vendor` says which products the vendor's library takes; the others get a kernel of this crate.
-pub fn lower(schedule: &Schedule, plan: &Plan, vendor: &dyn Fn(&Product) -> bool) -> Result<Code, CudaError> {
+/// Lowers a schedule for a target. `vendor` says which products the vendor's library takes; the others get a kernel of this crate, as
+/// do those that it makes as fast.
+pub fn lower(
+    schedule: &Schedule,
+    plan: &Plan,
+    target: &CudaTarget,
+    vendor: &dyn Fn(&Product) -> bool,
+) -> Result<Code, CudaError> {
     let mut code = Code::new(plan.arena_bytes);
     let mut inputs = vec![];
     for (_, b) in &schedule.inputs {
@@ -32,7 +39,7 @@ pub fn lower(schedule: &Schedule, plan: &Plan, vendor: &dyn Fn(&Product) -> bool
     let homes = homes(schedule, plan, &mut code, &|n| inputs[n], &state, arena)?;
     code.homes = homes.clone();
     code.labels = schedule.kernels.iter().map(label).collect();
-    let (mut out, mut own) = (vec![], Lowering { code, vendor, body: vec![] });
+    let (mut out, mut own) = (vec![], Lowering { code, target, vendor, body: vec![] });
     let (mut number, mut groups) = (0, vec![]);
     while number < schedule.kernels.len() {
         let at = |e| CudaError::Kernel { kernel: number, source: Box::new(e) };
@@ -55,7 +62,7 @@ pub fn lower(schedule: &Schedule, plan: &Plan, vendor: &dyn Fn(&Product) -> bool
 
 /// Lowers a schedule without a device: as for one whose library takes every product of floats that it may.
 pub fn lower_offline(schedule: &Schedule, plan: &Plan) -> Result<Code, CudaError> {
-    lower(schedule, plan, &|p| p.dtype != DType::F64)
+    lower(schedule, plan, &CudaTarget::HOPPER, &|p| p.dtype != DType::F64)
 }
 
 /// Rows and columns that a block of the vendor's library takes of a product, about.
@@ -150,6 +157,7 @@ fn commits(
 
 struct Lowering<'a> {
     code: Code,
+    target: &'a CudaTarget,
     vendor: &'a dyn Fn(&Product) -> bool,
     /// Bytes of which the places of the buffers of a scan's body are multiples, while that is lowered.
     body: Vec<usize>,
@@ -302,6 +310,10 @@ impl Lowering<'_> {
             let fixed = is_fixed(context.schedule, product.rhs.0);
             let fused = epilogue.take_if(|e| library::gemv::takes_epilogue(m, e));
             self.launches(library::gemv::compile(&product, m.out, fused, context, fixed)?, out);
+        } else if self.target.warpgroups && library::warpgroup::takes(&product) {
+            let fused = epilogue.take_if(|e| library::warpgroup::takes_epilogue(m, e));
+            let (launch, maps) = library::warpgroup::compile(&product, m.out, fused, context)?;
+            out.push(self.code.launch_mapped(launch, maps));
         } else if elements * k > 0 && (self.vendor)(&product) {
             out.push(Step::Product(product));
         } else if elements > 0 {

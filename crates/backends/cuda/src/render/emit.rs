@@ -78,6 +78,8 @@ pub(super) struct Writer<'a> {
     pub(super) kept: Vec<Option<usize>>,
     /// The pass that stores what is stored at every point.
     pub(super) store_pass: usize,
+    /// The loads of groups that are made before, by who takes the text: each as a member of the variable `loaded`, and its value.
+    pub(super) ahead: Option<Vec<(String, String)>>,
     /// A buffer whose element at the point is the variable `x`.
     pub(super) held: Option<BufferId>,
     pub(super) text: String,
@@ -117,6 +119,7 @@ impl<'a> Writer<'a> {
             stages: kernel.stages(),
             live,
             kept: vec![None; kernel.body.len()],
+            ahead: None,
             held: None,
             text: String::new(),
             indent: 0,
@@ -255,6 +258,12 @@ impl<'a> Writer<'a> {
         for s in 0..self.kernel.stores.len() {
             self.store(s, "");
         }
+    }
+
+    /// What a kernel without reduced axes, whose last axis is a group of neighbours, does at a group.
+    pub(super) fn group(&mut self) {
+        self.row_values(0);
+        self.points(0, |_| {});
     }
 
     fn rows(&mut self) {

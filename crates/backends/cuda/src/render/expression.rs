@@ -13,7 +13,7 @@ impl Writer<'_> {
         let dtype_of = |id: &ExprId| self.kernel.body[id.index()].dtype;
         let v = |id: &ExprId| format!("e{}", id.0);
         match &e.expr {
-            Expr::Load { access, .. } if self.held == Some(access.buffer) => "x".into(),
+            Expr::Load { access, .. } if self.held == Some(access.buffer) && !self.in_group => "x".into(),
             Expr::Load { .. } if self.in_group && self.together[i] > 1 => {
                 scalar::from_storage(e.dtype, &format!("l{i}.at[v]"))
             }

@@ -194,7 +194,7 @@ fn has_long_rows(k: &LoopKernel) -> bool {
 }
 
 /// Cuts the last axis in groups, so many points that those of the widest operand that is not read again and again are 16 bytes.
-fn in_groups(mut k: LoopKernel, buffers: Buffers<'_>) -> LoopKernel {
+fn in_groups(k: LoopKernel, buffers: Buffers<'_>) -> LoopKernel {
     let loads = k.body.iter().filter_map(|e| match &e.expr {
         Expr::Load { access, .. } => Some(access),
         _ => None,
@@ -207,9 +207,16 @@ fn in_groups(mut k: LoopKernel, buffers: Buffers<'_>) -> LoopKernel {
     let widest = all.map(|a| (buffers.dtype)(a.buffer).size()).max();
     let (Some(widest), Some(&extent)) = (widest, k.extents.last()) else { return k };
     let fits = |w: &usize| w * widest <= GROUP_BYTES && extent.is_multiple_of(*w) && extent > 0;
-    let Some(width) = [8, 4, 2].into_iter().find(fits) else { return k };
-    let last = k.extents.len() - 1;
-    k.extents[last] = extent / width;
+    match [8, 4, 2].into_iter().find(fits) {
+        Some(width) => cut_last(k, width),
+        None => k,
+    }
+}
+
+/// Cuts the last axis in groups of `width` points, by which it divides.
+pub fn cut_last(mut k: LoopKernel, width: usize) -> LoopKernel {
+    let Some(last) = k.extents.len().checked_sub(1) else { return k };
+    k.extents[last] /= width;
     k.extents.push(width);
     k.for_each_affine(|a| {
         let step = a.coefs[last];

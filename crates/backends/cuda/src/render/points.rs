@@ -197,6 +197,10 @@ impl Writer<'_> {
             if together == 1 || self.kept[i].is_some_and(|p| p < pass) {
                 continue;
             }
+            if self.held == Some(access.buffer) {
+                self.line(&format!("const Group<{t}, {width}> l{i} = x;"));
+                continue;
+            }
             let at = self.affine(&access.place);
             let all = format!("load_group<{width}, {together}>({} + {at})", access.buffer);
             let tests: Vec<String> = bounds.iter().flat_map(|b| self.tests(b)).collect();
@@ -205,6 +209,13 @@ impl Writer<'_> {
                 false => {
                     let fill = scalar::stored_literal(e.dtype, *fill);
                     format!("{} ? {all} : group_of<{width}, {t}>({fill})", tests.join(" && "))
+                }
+            };
+            let value = match &mut self.ahead {
+                None => value,
+                Some(loads) => {
+                    loads.push((format!("Group<{t}, {width}> l{i}"), value));
+                    format!("loaded.l{i}")
                 }
             };
             self.line(&format!("const Group<{t}, {width}> l{i} = {value};"));
