@@ -312,8 +312,9 @@ impl Lowering<'_> {
             self.launches(library::gemv::compile(&product, m.out, fused, context, fixed)?, out);
         } else if self.target.warpgroups && library::warpgroup::takes(&product) {
             let fused = epilogue.take_if(|e| library::warpgroup::takes_epilogue(m, e));
-            let (launch, maps) = library::warpgroup::compile(&product, m.out, fused, context)?;
-            out.push(self.code.launch_mapped(launch, maps));
+            let (launches, scratch) = library::warpgroup::compile(&product, m.out, fused, context)?;
+            self.code.scratch_bytes = self.code.scratch_bytes.max(scratch);
+            out.extend(launches.into_iter().map(|(launch, maps)| self.code.launch_mapped(launch, maps)));
         } else if elements * k > 0 && (self.vendor)(&product) {
             out.push(Step::Product(product));
         } else if elements > 0 {

@@ -336,10 +336,24 @@ fn large_products_of_16_bits_are_made_by_warpgroups() {
         let maps: Vec<_> = code.kernels[0].maps.iter().map(|m| (m.sizes, m.pitch)).collect();
         assert_eq!(maps, [([512, 2816], 512), ([512, 2304], 512)]);
     }
+    // Work that takes longer than the next tile has a launch of its own.
+    let activation = |depth: usize| {
+        let g = GraphBuilder::new("product");
+        let (x, w) = (g.input("x", DType::BF16, [2816, depth]), g.input("w", DType::BF16, [2304, depth]));
+        g.output("y", x.matmul_t(w, false, true).gelu_tanh());
+        let c = compiled(&g.build().unwrap());
+        lower(&c.schedule, &c.plan, hopper, &|_| true).unwrap().steps.len()
+    };
+    assert_eq!((activation(512), activation(2048)), (2, 1));
     let vendor = |code: Code| code.products().count() == 1;
     assert!(vendor(steps(&CudaTarget::OTHER, large, DType::BF16, false)));
     assert!(vendor(steps(hopper, large, DType::F32, false)));
     assert!(vendor(steps(hopper, large, DType::BF16, true)));
+    // A great depth is split, and its parts are added; the bias is a launch of its own.
+    let code = steps(hopper, [768, 768, 8192], DType::BF16, true);
+    assert_eq!((code.steps.len(), code.products().count()), (3, 0));
+    // 36 tiles, and as many more of parts as there are tiles.
+    assert_eq!(code.scratch_bytes, (132 + 36) * 128 * 128 * 4);
     // Tiles that leave much of the device idle.
     assert!(vendor(steps(hopper, [2176, 2304, 512], DType::BF16, false)));
     assert!(vendor(steps(hopper, [2816, 2300, 512], DType::BF16, false)));

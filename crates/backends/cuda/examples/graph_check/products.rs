@@ -1,4 +1,4 @@
-//! Products of 16-bit floats large enough for blocks that stay: both layouts of the right factor, whole tiles and not, rows that
+//! Products of 16-bit floats large enough for blocks that stay: every layout, whole tiles and not, rows that
 //! are parts of longer ones, every dtype of the result, and the work on their elements.
 
 use super::{Case, tolerance};
@@ -24,22 +24,25 @@ const WORK: [Work; 5] = [
     }),
     ("kept, and with a residual", |g, y, bias, residual| {
         g.output("y", y);
-        g.output("sum", (residual + y).cast(DType::F32).exp() * bias);
+        g.output("sum", (residual + y).cast(DType::F32).tanh() * bias);
     }),
 ];
 
-/// Every case: each work with whole tiles and without, and by turns with both layouts.
+/// Every case: each work with whole tiles and without, and by turns with both layouts; depths that are split.
 pub fn all() -> Vec<Case> {
-    let sizes = [[1408, 2304, 576], [1330, 2200, 584]];
+    let sizes = [[1408, 2304, 1152], [1330, 2200, 1160]];
     let (mut cases, bf16) = (vec![], [DType::BF16; 2]);
     for (i, work) in WORK.into_iter().enumerate() {
         for (j, size) in sizes.into_iter().enumerate() {
-            cases.push((size, bf16, (i + j) % 2 == 0, work));
+            cases.push((size, bf16, [true, (i + j) % 2 == 0], work));
         }
     }
     for along in [true, false] {
-        cases.push((sizes[1], [DType::F16; 2], along, WORK[0]));
-        cases.push((sizes[1], [DType::BF16, DType::F32], along, WORK[0]));
+        cases.push((sizes[1], [DType::F16; 2], [true, along], WORK[0]));
+        cases.push((sizes[1], [DType::BF16, DType::F32], [true, along], WORK[0]));
+        // A depth that is split: three blocks for a tile and some for what is left, or one.
+        cases.push(([520, 1000, 4104], bf16, [false, along], WORK[0]));
+        cases.push(([1160, 1000, 4104], [DType::BF16, DType::F32], [false, along], WORK[0]));
     }
     // The interpreter takes its time.
     std::thread::scope(|scope| {
@@ -51,28 +54,22 @@ pub fn all() -> Vec<Case> {
     })
 }
 
-/// A product of a part of longer rows with a matrix that is contiguous `along` the sum or across it, and work on its elements.
-fn case([m, n, k]: [usize; 3], [dtype, result]: [DType; 2], along: bool, (name, work): Work) -> Case {
+/// A product of a part of a larger matrix, and work on its elements; each factor is contiguous `along` the sum or across it.
+fn case([m, n, k]: [usize; 3], [dtype, result]: [DType; 2], along: [bool; 2], (name, work): Work) -> Case {
     let g = GraphBuilder::new("product");
-    let x = g.input("x", dtype, [m, k + 16]);
-    let w = g.input("w", dtype, if along { [n, k] } else { [k, n] });
+    let x = g.input("x", dtype, if along[0] { [m, k + 16] } else { [k, m + 16] });
+    let w = g.input("w", dtype, if along[1] { [n, k] } else { [k, n] });
     let (bias, residual) = (g.input("bias", DType::F32, [n]), g.input("residual", result, [m, n]));
-    let x = x.slice(1, 8, k + 8);
-    work(
-        &g,
-        g.emit1(Matmul { transpose_a: false, transpose_b: along, dtype: result }, &[x, w]),
-        bias,
-        residual,
-    );
+    let x = x.slice(1, 8, if along[0] { k } else { m } + 8);
+    let op = Matmul { transpose_a: !along[0], transpose_b: along[1], dtype: result };
+    work(&g, g.emit1(op, &[x, w]), bias, residual);
     let graph = g.build().expect("the graph is well formed");
     let mut inputs = random_inputs(&graph, 11);
     for (input, scale) in inputs.iter_mut().zip([1.0, 0.1, 1.0, 1.0]) {
         let numbers: Vec<f64> = input.to_f64().iter().map(|x| x * scale).collect();
         *input = Array::from_f64(input.dtype(), input.shape(), &numbers).expect("sizes agree");
     }
-    let name = format!(
-        "product {m}x{n}x{k} {dtype} to {result}, {}, {name}",
-        if along { "along" } else { "across" }
-    );
+    let layouts = along.map(|along| if along { "along" } else { "across" }).join(" and ");
+    let name = format!("product {m}x{n}x{k} {dtype} to {result}, {layouts}, {name}");
     Case::new(name, &graph, inputs, BTreeMap::new(), tolerance(&graph)).expect("every op has a kernel")
 }

@@ -1,43 +1,24 @@
 // A product of 16-bit floats by warpgroups. One thread of a block loads panels of both factors through a ring of STAGES; two
-// warpgroups multiply them, 64 rows of the tile each; two more finish what those have summed: the elements, rounded, come
-// through shared memory to `finish`, while the next tile is multiplied.
+// warpgroups multiply them, 64 rows of the tile each; the other warps finish what those have summed: the elements,
+// rounded, come through shared memory to `finish`, while the next tile is multiplied.
 //
 // A panel is 64 × 64 numbers: rows of 128 bytes along the axis that is contiguous in memory, A_ALONG or B_ALONG the depth or
 // across it, with the swizzle of 128 bytes.
 //
-// In front of this text stand the sizes (ROWS, COLUMNS, DEPTH), the tile's columns (WIDE), the BLOCKS of the launch, the tiles
-// below each other that are taken in turn (BAND), how many chunks a thread finishes side by side (UNROLLED), the type
-// `result`, and `pack`, which rounds two sums to a word of 16-bit numbers.
-
-constexpr int HIGH = 128;  // rows of a tile
-constexpr int STEP = 64;   // of the depth, at a time
-constexpr int STEPS = (DEPTH + STEP - 1) / STEP;
-constexpr int DOWN = (ROWS + HIGH - 1) / HIGH, ACROSS = (COLUMNS + WIDE - 1) / WIDE, TILES = DOWN * ACROSS;
+// In front of this text stand `tiles.cuh`, the STAGES of the ring, the block's THREADS, how many registers those have that multiply
+// (MOST_REGISTERS) and the others (FEWEST_REGISTERS), and how many chunks a thread finishes side by side (UNROLLED).
 
 constexpr int PANEL = 64 * STEP * 2;
 constexpr int A_PANELS = HIGH / 64, B_PANELS = WIDE / 64;
 constexpr int STAGE = (A_PANELS + B_PANELS) * PANEL;
 
-// What a warpgroup hands over at a time: 64 rows of COLUMNS_EACH elements, in chunks of 16 bytes that a thread takes together.
+// What a warpgroup hands over at a time: 64 rows of COLUMNS_EACH elements.
 constexpr int ROUNDS = (int)sizeof(result) / 2;
 constexpr int COLUMNS_EACH = WIDE / ROUNDS, PITCH = COLUMNS_EACH * (int)sizeof(result);
-constexpr int HANDED = 64 * PITCH, CHUNK = 16 / (int)sizeof(result), CHUNKS = PITCH / 16;
-typedef Group<result, CHUNK> Chunk;
+constexpr int HANDED = 64 * PITCH, CHUNKS = PITCH / 16;
 
 // Warps 0 to 7 multiply, the last one loads, those between finish.
 constexpr int FINISHERS = THREADS - 256 - 32;
-
-// A tile of the result. They are taken band by band, and down the columns of a band: those that are worked on at a time share
-// rows and columns.
-struct Tile {
-  int row, column;
-  __device__ __forceinline__ explicit Tile(int number) {
-    const int band = number / (BAND * ACROSS), within = number % (BAND * ACROSS);
-    const int high = min(BAND, DOWN - band * BAND);
-    row = (band * BAND + within % high) * HIGH;
-    column = within / high * WIDE;
-  }
-};
 
 // A place in a ring of N; its barriers have the parity `phase` in this round.
 template <int N>
@@ -54,9 +35,6 @@ struct Shared {
   char* handed;  // of each group
 };
 
-// Where a chunk of a row is: chunks are permuted by the row's number, so that those of a column are in other banks.
-__device__ __forceinline__ int place(int row, int chunk) { return row * PITCH + (chunk ^ row % 8) * 16; }
-
 // A panel and those behind it as `wgmma` wants them described: start, distance of panels, distance of groups of eight rows, and
 // the swizzle; and what is added for a product's 16 numbers of the depth.
 __device__ __forceinline__ u64 describe(u32 start) { return (u64)(start >> 4) | (u64)(PANEL / 16) << 16 | 64ull << 32 | 1ull << 62; }
@@ -65,9 +43,10 @@ __device__ __forceinline__ constexpr u32 further(int product) { return product *
 
 __device__ __forceinline__ void load_tiles(const TensorMap& a, const TensorMap& b, const Shared& shared) {
   Ring<STAGES> ring;
-  for (int number = blockIdx.x; number < TILES; number += BLOCKS) {
-    const Tile tile(number);
-    for (int k = 0; k < STEPS; ++k, ring.advance()) {
+  Part part;
+  for (Work work; work.take(part);) {
+    const Tile tile(part.number);
+    for (int k = part.begin; k < part.end; ++k, ring.advance()) {
       const u32 at = shared.panels + ring.stage * STAGE, full = shared.full + ring.stage * 8;
       barrier_wait(shared.empty + ring.stage * 8, ring.phase ^ 1);
       barrier_expect(full, STAGE);
@@ -86,18 +65,18 @@ __device__ __forceinline__ void load_tiles(const TensorMap& a, const TensorMap& 
 }
 
 // The sums of 64 rows of a tile. A stage is free for the next load when the products that read it are done.
-__device__ __forceinline__ void multiply(float (&sums)[WIDE / 2], Ring<STAGES>& ring, u32 left, u32 right, const Shared& shared) {
+__device__ __forceinline__ void multiply(float (&sums)[WIDE / 2], const Part& part, Ring<STAGES>& ring, u32 left, u32 right, const Shared& shared) {
   int before = -1;
   const auto release = [&] {
     if (before >= 0 && threadIdx.x % 128 == 0) barrier_arrive(shared.empty + before * 8);
   };
-  for (int k = 0; k < STEPS; ++k, ring.advance()) {
+  for (int k = part.begin; k < part.end; ++k, ring.advance()) {
     barrier_wait(shared.full + ring.stage * 8, ring.phase);
     const u32 at = __shfl_sync(0xffffffffu, ring.stage * STAGE, 0);
     const u64 a = describe(left + at), b = describe(right + at);
     products_begin();
 #pragma unroll
-    for (int n = 0; n < STEP / 16; ++n) wgmma<BF16>(sums, a + further<A_ALONG>(n), b + further<B_ALONG>(n), k > 0 || n > 0);
+    for (int n = 0; n < STEP / 16; ++n) wgmma<BF16>(sums, a + further<A_ALONG>(n), b + further<B_ALONG>(n), k > part.begin || n > 0);
     products_end();
     products_wait<1>();
     release();
@@ -111,26 +90,20 @@ __device__ __forceinline__ void multiply(float (&sums)[WIDE / 2], Ring<STAGES>& 
 // Hands a warpgroup's sums over, as elements, when its last ones were taken.
 __device__ __forceinline__ void hand_over(const float (&sums)[WIDE / 2], int group, int& phase, const Shared& shared) {
   char* const handed = shared.handed + group * HANDED;
-  const int lane = threadIdx.x % 32, row = threadIdx.x / 32 % 4 * 16;
+  const int row = threadIdx.x / 32 % 4 * 16;
 #pragma unroll
   for (int round = 0; round < ROUNDS; ++round, phase ^= 1) {
     barrier_wait(shared.taken + group * 8, phase ^ 1);
-#pragma unroll
-    for (int e = 0; e < COLUMNS_EACH / 2; e += 8) {
-      const float* const some = sums + round * (COLUMNS_EACH / 2) + e;
-      if constexpr (sizeof(result) == 2) {
-        store_matrices(shared_address(handed + place(row + lane % 16, e / 4 + lane / 16)), pack(some[0], some[1]), pack(some[2], some[3]),
-                       pack(some[4], some[5]), pack(some[6], some[7]));
-      } else {
-#pragma unroll
-        for (int pair = 0; pair < 8; pair += 2) {
-          const int c = (e + pair) / 4 * 8 + lane % 4 * 2, r = row + lane / 4 + pair % 4 * 4;
-          *(float2*)(handed + place(r, c / 4) + c % 4 * 4) = make_float2(some[pair], some[pair + 1]);
-        }
-      }
-    }
+    put<COLUMNS_EACH / 2>(sums + round * (COLUMNS_EACH / 2), handed, row);
     barrier_arrive(shared.given + group * 8);
   }
+}
+
+// Keeps a warpgroup's sums over a part of the depth.
+__device__ __forceinline__ void keep(const float (&sums)[WIDE / 2], float4* parts, int slot) {
+  float4* const own = parts + slot * (HIGH * WIDE / 4) + (int)threadIdx.x;
+#pragma unroll
+  for (int e = 0; e < WIDE / 2; e += 4) __stcg(own + e / 4 * 256, make_float4(sums[e], sums[e + 1], sums[e + 2], sums[e + 3]));
 }
 
 // Takes what is handed over, and calls `finish(row, chunk of the row, elements, what was loaded for them)`. `load(row, chunk)` is
@@ -138,8 +111,10 @@ __device__ __forceinline__ void hand_over(const float (&sums)[WIDE / 2], int gro
 template <class Load, class Finish>
 __device__ __forceinline__ void finish_tiles(const Shared& shared, const Load& load, const Finish& finish) {
   int phase = 0;
-  for (int number = blockIdx.x; number < TILES; number += BLOCKS) {
-    const Tile tile(number);
+  Part part;
+  for (Work work; work.take(part);) {
+    if (!part.is_whole()) continue;
+    const Tile tile(part.number);
     for (int half = 0; half < 2 * ROUNDS; ++half) {
       const int group = half % 2, row = tile.row + group * 64, column = tile.column + half / 2 * COLUMNS_EACH;
       const char* const handed = shared.handed + group * HANDED;
@@ -154,7 +129,7 @@ __device__ __forceinline__ void finish_tiles(const Shared& shared, const Load& l
         const auto loaded = ahead;
         const int next = n + FINISHERS;
         if (is_there(next)) ahead = load(i(next), j(next) / CHUNK);
-        if (is_there(n)) finish(i(n), j(n) / CHUNK, *(const Chunk*)(handed + place(n / CHUNKS, n % CHUNKS)), loaded);
+        if (is_there(n)) finish(i(n), j(n) / CHUNK, *(const Chunk*)(handed + place<PITCH>(n / CHUNKS, n % CHUNKS)), loaded);
       }
       barrier_arrive(shared.taken + group * 8);
       phase ^= group;
@@ -163,7 +138,7 @@ __device__ __forceinline__ void finish_tiles(const Shared& shared, const Load& l
 }
 
 template <class Load, class Finish>
-__device__ __forceinline__ void product(const TensorMap& a, const TensorMap& b, const Load& load, const Finish& finish) {
+__device__ __forceinline__ void product(const TensorMap& a, const TensorMap& b, float4* parts, const Load& load, const Finish& finish) {
   extern __shared__ char dynamic[];
   __shared__ u64 barriers[2 * STAGES + 4];
   Shared shared;
@@ -192,9 +167,11 @@ __device__ __forceinline__ void product(const TensorMap& a, const TensorMap& b, 
     float sums[WIDE / 2];
     Ring<STAGES> ring;
     int phase = 0;
-    for (int number = blockIdx.x; number < TILES; number += BLOCKS) {
-      multiply(sums, ring, shared.panels + group * PANEL, shared.panels + A_PANELS * PANEL, shared);
-      hand_over(sums, group, phase, shared);
+    Part part;
+    for (Work work; work.take(part);) {
+      multiply(sums, part, ring, shared.panels + group * PANEL, shared.panels + A_PANELS * PANEL, shared);
+      if (part.is_whole()) hand_over(sums, group, phase, shared);
+      else keep(sums, parts, part.slot);
     }
   } else {
     fewer_registers<FEWEST_REGISTERS>();
