@@ -78,7 +78,23 @@ pub struct Kernel {
     pub threads: u32,
     /// Bytes of dynamic shared memory.
     pub shared_bytes: u32,
+    /// The first parameters are not addresses but describe these matrices there, for Hopper's copy engine.
+    pub maps: Vec<TensorMap>,
 }
+
+/// A matrix of 16-bit floats that the copy engine loads in panels of 64 × 64 numbers, each row of 128 bytes swizzled.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TensorMap {
+    /// The numbers' dtype.
+    pub dtype: DType,
+    /// Numbers of a row, which are contiguous, and rows.
+    pub sizes: [usize; 2],
+    /// Numbers from a row to the next.
+    pub pitch: usize,
+}
+
+/// Rows of a panel, and the numbers of each.
+pub const PANEL: usize = 64;
 
 /// A matrix product that a vendor's library may take: `out[b, i, j] = Σ_k lhs[b, i, k] · rhs[b, k, j]`, dense output.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -173,6 +189,11 @@ impl Code {
 
     /// Adds a launch, and its kernel if there is none with this text.
     pub(crate) fn launch(&mut self, launch: Launch) -> Step {
+        self.launch_mapped(launch, vec![])
+    }
+
+    /// The same for a text whose first parameters describe matrices, which follow from the text.
+    pub(crate) fn launch_mapped(&mut self, launch: Launch, maps: Vec<TensorMap>) -> Step {
         let next = self.kernels.len();
         let kernel = *self.known.entry(launch.source).or_insert_with_key(|source| {
             let name = format!("k{:016x}", stream_id(source));
@@ -182,6 +203,7 @@ impl Code {
                 source,
                 threads: launch.threads,
                 shared_bytes: launch.shared_bytes as u32,
+                maps,
             });
             next
         });

@@ -10,6 +10,7 @@ use crate::library::gemv::Group;
 use crate::library::{self, Context};
 use crate::render::split::split;
 use crate::render::{ALIGNED, Buffers, Part, parts_with, scalar};
+use crate::target::CudaTarget;
 use crate::within::{self, NOWHERE, Within};
 use onestep_ir::DType;
 use onestep_passes::indices;
@@ -22,8 +23,14 @@ use std::collections::{BTreeSet, HashMap};
 /// Parameters of a launch, at most: 8 bytes each of the 4096 that every device takes.
 const MOST_PARAMETERS: usize = 448;
 
-/// Lowers a schedule. `vendor` says which products the vendor's library takes; the others get a kernel of this crate.
-pub fn lower(schedule: &Schedule, plan: &Plan, vendor: &dyn Fn(&Product) -> bool) -> Result<Code, CudaError> {
+/// Lowers a schedule for a target. `vendor` says which products the vendor's library takes; the others get a kernel of this crate, as
+/// do those that it makes as fast.
+pub fn lower(
+    schedule: &Schedule,
+    plan: &Plan,
+    target: &CudaTarget,
+    vendor: &dyn Fn(&Product) -> bool,
+) -> Result<Code, CudaError> {
     let mut code = Code::new(plan.arena_bytes);
     let mut inputs = vec![];
     for (_, b) in &schedule.inputs {
@@ -38,8 +45,7 @@ pub fn lower(schedule: &Schedule, plan: &Plan, vendor: &dyn Fn(&Product) -> bool
     let tf32 = schedule.allow_tf32;
     let within = within::find(schedule, &homes);
     let copied: BTreeSet<usize> = within.values().map(|w| w.copy).collect();
-    let (mut out, mut own) =
-        (vec![], Lowering { code, vendor, tf32, body: vec![], within: &within });
+    let (mut out, mut own) = (vec![], Lowering { code, target, vendor, tf32, body: vec![], within: &within });
     let flag = indices::flag(schedule);
     let (mut number, mut groups) = (0, vec![]);
     while number < schedule.kernels.len() {
@@ -71,7 +77,7 @@ pub fn lower(schedule: &Schedule, plan: &Plan, vendor: &dyn Fn(&Product) -> bool
 
 /// Lowers a schedule without a device: as for one whose library takes every product of floats that it may.
 pub fn lower_offline(schedule: &Schedule, plan: &Plan) -> Result<Code, CudaError> {
-    lower(schedule, plan, &|p| p.dtype != DType::F64)
+    lower(schedule, plan, &CudaTarget::HOPPER, &|p| p.dtype != DType::F64)
 }
 
 /// Rows and columns that a block of the vendor's library takes of a product, about.
@@ -184,6 +190,7 @@ struct Known<'a> {
 
 struct Lowering<'a> {
     code: Code,
+    target: &'a CudaTarget,
     vendor: &'a dyn Fn(&Product) -> bool,
     /// Whether the library's products of `f32` may be in TF32.
     tf32: bool,
@@ -356,6 +363,11 @@ impl Lowering<'_> {
         } else if library::simt::takes(&product) {
             let fused = epilogue.take_if(|e| library::simt::takes_epilogue(m, e));
             self.launches(library::simt::compile(&product, m.out, fused, context)?, out);
+        } else if self.target.warpgroups && library::warpgroup::takes(&product) {
+            let fused = epilogue.take_if(|e| library::warpgroup::takes_epilogue(m, e));
+            let (launches, scratch) = library::warpgroup::compile(&product, m.out, fused, context)?;
+            self.code.scratch_bytes = self.code.scratch_bytes.max(scratch);
+            out.extend(launches.into_iter().map(|(launch, maps)| self.code.launch_mapped(launch, maps)));
         } else if elements * k > 0 && (self.vendor)(&product) {
             out.push(Step::Product(product));
         } else if elements > 0 {

@@ -9,8 +9,9 @@ use onestep_passes::schedule::{LoopKernel, MatmulKernel, Schedule};
 /// The description of an NVIDIA GPU, of compute capability 8.0 at least.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CudaTarget {
-    /// Whether it has the products of a warpgroup that the attention kernels are made of; else attention is taken apart.
-    warpgroups: bool,
+    /// Whether it has the products of a warpgroup, of which the attention kernels and those of [`library::warpgroup`] are made; else
+    /// attention is taken apart.
+    pub(crate) warpgroups: bool,
 }
 
 impl CudaTarget {
@@ -61,7 +62,9 @@ impl Target for CudaTarget {
     }
 
     fn takes_epilogue(&self, matmul: &MatmulKernel, epilogue: &LoopKernel) -> bool {
-        library::simt::takes_epilogue(matmul, epilogue) || library::gemv::takes_epilogue(matmul, epilogue)
+        library::simt::takes_epilogue(matmul, epilogue)
+            || library::gemv::takes_epilogue(matmul, epilogue)
+            || self.warpgroups && library::warpgroup::takes_epilogue(matmul, epilogue)
     }
 
     /// A processor makes some 15 operations in the time of a byte.

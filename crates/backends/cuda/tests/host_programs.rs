@@ -13,6 +13,7 @@ mod instructions;
 
 use cases::Case;
 use instructions::on_host;
+use onestep_cuda::CudaTarget;
 use onestep_cuda::code::{Address, Code, Space, Step};
 use onestep_cuda::lower::lower;
 use onestep_ir::{Array, DType};
@@ -122,7 +123,7 @@ fn a_classifier_learns_in_a_few_launches() {
 }
 
 fn lowered(case: &Case) -> Code {
-    lower(&case.compiled.schedule, &case.compiled.plan, &|_| false)
+    lower(&case.compiled.schedule, &case.compiled.plan, &CudaTarget::HOPPER, &|_| false)
         .unwrap_or_else(|e| panic!("{}: {e}", case.name))
 }
 

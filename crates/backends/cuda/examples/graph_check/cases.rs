@@ -3,6 +3,8 @@
 
 #[path = "attention.rs"]
 pub mod attention;
+#[path = "products.rs"]
+pub mod products;
 
 use onestep_cuda::CudaTarget;
 use onestep_ir::interp::{self, Mode};

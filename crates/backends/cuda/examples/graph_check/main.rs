@@ -4,6 +4,7 @@
 //! cargo run --release -p onestep-cuda --features device --example graph_check            # everything
 //! cargo run --release -p onestep-cuda --features device --example graph_check -- quick   # a subset, for compute-sanitizer
 //! cargo run --release -p onestep-cuda --features device --example graph_check -- attention  # attention alone
+//! cargo run --release -p onestep-cuda --features device --example graph_check -- products   # large products alone
 //! cargo run --release -p onestep-cuda --features device --example graph_check -- time    # timings alone
 //! cargo run --release -p onestep-cuda --features device --example graph_check -- sizes   # a large model's sizes, with timings
 //! ```
@@ -37,9 +38,15 @@ fn main() -> ExitCode {
     let mut failures = 0;
     if !word("time") && !word("sizes") {
         let start = Instant::now();
-        let mut all = cases::attention::options();
-        all.extend(cases::attention::models());
+        let mut all = vec![];
+        if !word("products") {
+            all.extend(cases::attention::options());
+            all.extend(cases::attention::models());
+        }
         if !word("attention") {
+            all.extend(cases::products::all());
+        }
+        if !word("attention") && !word("products") {
             all.extend(others(word("quick")));
         }
         println!("{} programs ready in {:.1} s", all.len(), start.elapsed().as_secs_f64());
@@ -69,7 +76,7 @@ fn main() -> ExitCode {
             }
         }
     }
-    if !word("quick") && !word("sizes") {
+    if !word("quick") && !word("sizes") && !word("products") {
         let mut timed: Vec<(Case, &[bool])> =
             cases::attention::timed().into_iter().map(|case| (case, &[true][..])).collect();
         if !word("attention") {

@@ -2,7 +2,7 @@
 //! and all launches captured in one CUDA graph, on as many branches as the program has.
 
 use super::feed::Feed;
-use super::launch::Launch;
+use super::launch::{Launch, tensor_map};
 use super::memory::{Memory, Pinned, copy_out};
 use super::{CudaProgram, driver};
 use crate::CudaError;
@@ -211,10 +211,12 @@ impl CudaBound {
                         early: program.device.early && behind,
                     };
                     let mut values: Vec<u64> = arguments.iter().map(|a| self.address(*a, lane)).collect();
+                    let pairs = text.maps.iter().zip(&values);
+                    let mut maps = pairs.map(|(m, a)| tensor_map(m, *a)).collect::<Result<Vec<_>, _>>()?;
                     // SAFETY: the arguments are the addresses that the kernel's text names, in its order, of buffers of
                     // the sizes that its text was made for; the plan's check proved that no step overwrites what is
                     // still read.
-                    unsafe { launch.start(stream, &mut values) }?;
+                    unsafe { launch.start(stream, &mut maps, &mut values) }?;
                 }
                 Step::Product(p) => {
                     let blas = program.device.blas.as_ref().zip(program.products[at].as_ref());

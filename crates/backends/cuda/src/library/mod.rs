@@ -19,6 +19,8 @@ pub(crate) mod simt;
 mod sort;
 mod text;
 mod tiles;
+pub(crate) mod warpgroup;
+mod wgmma;
 
 use crate::code::{Address, Launch};
 use crate::error::CudaError;
@@ -118,6 +120,14 @@ impl Context<'_> {
             }
         }
         Ok(buffer.dtype)
+    }
+
+    /// Whether the schedule needs a product's buffer for more than its epilogue.
+    pub fn reads_later(&self, product: BufferId) -> bool {
+        let s = self.schedule;
+        s.kernels.iter().any(|k| k.reads().contains(&product))
+            || s.outputs.iter().any(|(_, b)| *b == product)
+            || s.states.iter().any(|state| state.update == Some(product))
     }
 
     /// Where a view's first element is.

@@ -89,6 +89,8 @@ pub(super) struct Writer<'a> {
     pub(super) kept: Vec<Option<usize>>,
     /// The pass that stores what is stored at every point.
     pub(super) store_pass: usize,
+    /// The loads of groups that are made before, by who takes the text: each as a member of the variable `loaded`, and its value.
+    pub(super) ahead: Option<Vec<(String, String)>>,
     /// Buffers whose elements at the point are the variables `x0`, `x1`, …; `None` for one that the kernel does not read.
     pub(super) held: Vec<Option<BufferId>>,
     pub(super) text: String,
@@ -130,6 +132,7 @@ impl<'a> Writer<'a> {
             live,
             divisors: vec![false; kernel.body.len()],
             kept: vec![None; kernel.body.len()],
+            ahead: None,
             held: vec![],
             text: String::new(),
             indent: 0,
@@ -251,6 +254,17 @@ impl<'a> Writer<'a> {
         for s in 0..self.kernel.stores.len() {
             self.store(s, "");
         }
+    }
+
+    /// The variable that has what stands in a buffer at the point, or at the group, if it is held.
+    pub(super) fn held(&self, buffer: BufferId) -> Option<String> {
+        self.held.iter().position(|held| *held == Some(buffer)).map(|n| format!("x{n}"))
+    }
+
+    /// What a kernel without reduced axes, whose last axis is a group of neighbours, does at a group.
+    pub(super) fn at_group(&mut self) {
+        self.row_values(0);
+        self.points(0, |_| {});
     }
 
     fn rows(&mut self) {

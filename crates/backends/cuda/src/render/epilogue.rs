@@ -4,9 +4,9 @@
 use super::emit::Writer;
 use super::group::{self, Cut, Form};
 use super::parts::{Part, numbered};
-use super::{Buffers, CudaKernel, RenderError, check, domain, function, scalar};
+use super::{ALIGNED, Buffers, CudaKernel, RenderError, check, domain, function, scalar};
 use onestep_ir::DType;
-use onestep_passes::schedule::{BufferId, LoopKernel};
+use onestep_passes::schedule::{BufferId, Expr, LoopKernel};
 
 /// An epilogue as text. It names no buffer: it is the same for equal kernels over others.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,6 +17,9 @@ pub(crate) struct Epilogue {
     pub point: String,
     /// The type that these indices need.
     pub index: &'static str,
+    /// What the statements take from the variable `loaded`, so that it can be loaded ahead: each as a member, and its value at these
+    /// indices.
+    pub loads: Vec<(String, String)>,
     /// Statements for when all threads of the block are done with its points.
     pub end: String,
     /// The elements' type and the name of each pointer that the text uses.
@@ -30,7 +33,7 @@ impl Default for Epilogue {
     fn default() -> Epilogue {
         let none = String::new;
         let (functions, point, end) = (none(), none(), none());
-        Epilogue { functions, point, index: "int", end, parameters: vec![], buffers: vec![] }
+        Epilogue { functions, point, index: "int", loads: vec![], end, parameters: vec![], buffers: vec![] }
     }
 }
 
@@ -68,6 +71,42 @@ pub(crate) fn point(
     let (index, point) = (writer.index, writer.text);
     let epilogue = Epilogue { index, point, ..Epilogue::default() };
     Ok(epilogue.pointers(buffers, held, dtype_of))
+}
+
+/// The epilogue of a kernel over rows and columns, without reduced axes, for `width` neighbouring columns at a time, by which they
+/// divide: the variable `x0` has those elements of `held` as they are stored, `i0` is the row, `i1` the number of the group in it,
+/// and `i2` is 0.
+pub(crate) fn group(
+    kernel: &LoopKernel,
+    held: BufferId,
+    width: usize,
+    buffers: Buffers<'_>,
+) -> Result<Epilogue, RenderError> {
+    check::kernel(kernel, buffers.dtype)?;
+    let wide = domain::needs_64_bits(kernel)?;
+    let (kernel, named) = numbered(kernel);
+    let kernel = group::cut_last(kernel, width);
+    let dtype = |b: BufferId| (buffers.dtype)(named[b.index()]);
+    let aligned = |b: BufferId| match named[b.index()] {
+        b if b == held => ALIGNED,
+        b => (buffers.aligned)(b),
+    };
+    let known = Buffers { dtype: &dtype, aligned: &aligned };
+    let mut writer = Writer::new(&kernel, (Form::Thread, Cut::Whole), wide, known);
+    writer.held = vec![named.iter().position(|b| *b == held).map(|n| BufferId(n as u32))];
+    writer.ahead = Some(vec![]);
+    writer.at_group();
+    let (index, point, loads) = (writer.index, writer.text, writer.ahead.unwrap_or_default());
+    let epilogue = Epilogue { index, point, loads, ..Epilogue::default() };
+    Ok(epilogue.pointers(named, &[held], buffers.dtype))
+}
+
+/// As what a kernel loads the elements of a buffer, if it does.
+pub(crate) fn loaded(kernel: &LoopKernel, buffer: BufferId) -> Option<DType> {
+    kernel.body.iter().find_map(|e| match &e.expr {
+        Expr::Load { access, .. } if access.buffer == buffer => Some(e.dtype),
+        _ => None,
+    })
 }
 
 /// How many rows of a kernel a block takes at a time, if it needs no shared memory for that.

@@ -13,11 +13,13 @@ impl Writer<'_> {
         let e = &self.kernel.body[i];
         let dtype_of = |id: &ExprId| self.kernel.body[id.index()].dtype;
         let v = |id: &ExprId| format!("e{}", id.0);
+        if let Expr::Load { access, .. } = &e.expr
+            && !self.in_group
+            && let Some(held) = self.held(access.buffer)
+        {
+            return held;
+        }
         match &e.expr {
-            Expr::Load { access, .. } if self.held.contains(&Some(access.buffer)) => {
-                let held = self.held.iter().take_while(|h| **h != Some(access.buffer)).count();
-                format!("x{held}")
-            }
             Expr::Load { access, .. } if self.in_columns && self.of_columns(access) => {
                 scalar::from_storage(e.dtype, &format!("c{i}.at[c]"))
             }

@@ -224,12 +224,16 @@ pub fn neighbours(k: &LoopKernel, buffers: Buffers<'_>) -> usize {
 }
 
 /// Cuts the last axis in groups of [`neighbours`].
-fn in_groups(mut k: LoopKernel, buffers: Buffers<'_>) -> LoopKernel {
-    let width = neighbours(&k, buffers);
-    if width == 1 {
-        return k;
+fn in_groups(k: LoopKernel, buffers: Buffers<'_>) -> LoopKernel {
+    match neighbours(&k, buffers) {
+        1 => k,
+        width => cut_last(k, width),
     }
-    let last = k.extents.len() - 1;
+}
+
+/// Cuts the last axis in groups of `width` points, by which it divides.
+pub fn cut_last(mut k: LoopKernel, width: usize) -> LoopKernel {
+    let Some(last) = k.extents.len().checked_sub(1) else { return k };
     k.extents[last] /= width;
     k.extents.push(width);
     k.for_each_affine(|a| {

@@ -25,7 +25,7 @@ mod reduce;
 pub(crate) mod scalar;
 pub(crate) mod split;
 
-pub(crate) use epilogue::{Epilogue, point, rows, rows_function, rows_per_block};
+pub(crate) use epilogue::{Epilogue, group, loaded, point, rows, rows_function, rows_per_block};
 pub use group::{BLOCK, Cut, Form};
 pub(crate) use parts::{More, parts_with};
 pub use parts::{Part, Parts, render_parts};

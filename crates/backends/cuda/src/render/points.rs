@@ -303,6 +303,11 @@ impl Writer<'_> {
             let e = &self.kernel.body[i];
             let Expr::Load { access, bounds, fill } = &e.expr else { continue };
             let (t, together) = (scalar::storage(e.dtype), self.together[i]);
+            let target = to(i, &format!("Group<{t}, {width}>"));
+            if let Some(held) = self.held(access.buffer) {
+                self.line(&format!("{target} = {held};"));
+                continue;
+            }
             let at = self.affine(&access.place);
             let all = format!("load_group<{width}, {together}>({} + {at})", access.buffer);
             let tests: Vec<String> = bounds.iter().flat_map(|b| self.tests(b)).collect();
@@ -313,7 +318,13 @@ impl Writer<'_> {
                     format!("{} ? {all} : group_of<{width}, {t}>({fill})", tests.join(" && "))
                 }
             };
-            let target = to(i, &format!("Group<{t}, {width}>"));
+            let value = match &mut self.ahead {
+                None => value,
+                Some(loads) => {
+                    loads.push((format!("Group<{t}, {width}> l{i}"), value));
+                    format!("loaded.l{i}")
+                }
+            };
             self.line(&format!("{target} = {value};"));
         }
     }

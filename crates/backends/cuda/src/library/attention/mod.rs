@@ -13,13 +13,13 @@
 
 mod backward;
 mod forward;
-mod wgmma;
 
 pub(super) use backward::compile as backward;
 pub(super) use forward::compile as forward;
 
 use super::Operands;
 use super::text::{largest, word};
+use super::wgmma::{Factors, wgmma};
 use crate::code::{Address, Launch, PROCESSORS, Space};
 use crate::error::CudaError;
 use onestep_ir::ops::{Attention, AttentionAlign, AttentionOperands};
@@ -33,6 +33,8 @@ const MOST_SIZE: usize = 256;
 const FAR: usize = 1 << 28;
 /// Blocks that keep a device busy.
 const ENOUGH: usize = PROCESSORS;
+/// Rows times rows, both in shared memory.
+const ALONG: Factors = Factors::Shared { left_along: true, right_along: true };
 
 /// Whether there is a kernel for the op on operands of these types.
 pub(crate) fn accepts(op: &Op, operands: &[Type]) -> bool {
@@ -177,8 +179,8 @@ impl<'a> Problem<'a> {
             columns.dedup();
             columns
         };
-        distinct(scores).into_iter().for_each(|n| text += &wgmma::wgmma(dtype, n, false));
-        distinct(sums).into_iter().for_each(|n| text += &wgmma::wgmma(dtype, n, true));
+        distinct(scores).into_iter().for_each(|n| text += &wgmma(dtype, n, ALONG));
+        distinct(sums).into_iter().for_each(|n| text += &wgmma(dtype, n, Factors::LeftInRegisters));
         text += "#endif\n";
         text += include_str!("tile.cuh");
         let mask_view = View { name: "MASK_VIEW", strides: mask_strides, aligned: 2 };
