@@ -168,3 +168,24 @@ fn training_steps_of_models() {
         assert!(arena <= 1.05 * live, "{name}: arena {arena}, live {live}");
     }
 }
+
+/// Kernels that run together need storage of their own: in place, and where another one's operand has just died.
+#[test]
+fn kernels_that_run_together_share_no_storage() {
+    use onestep_ir::{DType, GraphBuilder, Init, Role};
+    use onestep_passes::plan::{PlanOptions, plan};
+    let g = GraphBuilder::new("chain");
+    let x = g.input("x", DType::F32, [4, 4]);
+    let s = g.state("s", Role::Buffer, DType::F32, &[4, 4], Init::ZEROS);
+    let grown = s + x;
+    g.update(s, grown, false);
+    g.output("y", grown.exp().matmul(x).exp());
+    let graph = g.build().unwrap();
+    let mut c = compiled(&graph, false, true);
+    assert!(!c.plan.aliases.is_empty() && c.plan.commits.is_empty());
+    c.schedule.together.push(0..c.schedule.kernels.len());
+    let why = check::check(&c.schedule, &c.plan).unwrap_err();
+    assert!(why.contains("beside it"), "{why}");
+    let apart = plan(&c.schedule, &PlanOptions::default()).unwrap();
+    assert_eq!((apart.aliases.len(), apart.commits.len()), (0, 1), "{:?}", apart.refusals);
+}

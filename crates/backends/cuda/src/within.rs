@@ -51,7 +51,7 @@ impl Within {
 
     /// Bytes of which each place of the result in the larger tensor is a multiple.
     pub fn aligned(&self, dtype: DType) -> usize {
-        1 << (self.larger.offset | self.step * dtype.size() | ALIGNED).trailing_zeros()
+        1 << (self.larger.offset | (self.step * dtype.size()) | ALIGNED).trailing_zeros()
     }
 }
 

@@ -10,7 +10,7 @@ mod together;
 pub(crate) use together::together;
 
 use super::Context;
-use crate::code::{Launch, MAKE_WAY, NAME, Product, THREADS, WAIT};
+use crate::code::{Address, Launch, MAKE_WAY, NAME, Product, THREADS, WAIT};
 use crate::error::CudaError;
 use crate::render::{Epilogue, point, prelude, scalar};
 use before::Before;
@@ -145,6 +145,20 @@ impl Group<'_> {
         text + "    }\n  };\n"
     }
 
+    /// The matrices and the results as parameters; statements that let results be where they go.
+    fn places(&self, context: &Context<'_>, head: &mut Head) -> String {
+        let mut statements = String::new();
+        for (n, (p, out)) in self.products.iter().zip(&self.outs).enumerate() {
+            head.add(format!("const element* w{n}, result* y{n}"), [p.rhs.0, p.out]);
+            if let Some(within) = context.within.get(out) {
+                let more = within.more(&format!("y{n}"), "result");
+                head.add(more.parameters, [within.larger, within.start]);
+                statements += &more.statement;
+            }
+        }
+        statements
+    }
+
     /// Stores an element of product `n`, which stays at hand as `x{n}`.
     fn store(&self, n: usize, sum: &str) -> String {
         let (dtype, columns) = (self.products[n].result, self.products[n].sizes[2]);
@@ -156,62 +170,62 @@ impl Group<'_> {
     }
 }
 
-/// The launch of a group; an epilogue is one that [`takes_epilogue`] and what [`together::Together::fused`] gives.
+/// The parameters of a kernel, and the addresses that they get.
+#[derive(Default)]
+struct Head {
+    parameters: Vec<String>,
+    arguments: Vec<Address>,
+}
+
+impl Head {
+    fn add(&mut self, parameters: String, arguments: impl IntoIterator<Item = Address>) {
+        self.parameters.push(parameters);
+        self.arguments.extend(arguments);
+    }
+}
+
+/// The launch of a group; an epilogue is what [`together::Together::fused`] gives, or one that [`takes_epilogue`] took of a product
+/// alone.
 pub(crate) fn compile(group: &Group<'_>, context: &Context<'_>) -> Result<Launch, CudaError> {
     let [first, ..] = group.products else {
         return Err(CudaError::Operand { what: "a launch of products", why: "there is none".into() });
     };
-    let (dtype, result) = (first.dtype, first.result);
-    let dtype_of = |b: BufferId| context.schedule.buffer(b).dtype;
-    let work = match group.epilogue {
-        Some(e) => point(e, &group.outs, &dtype_of)?,
-        None => Epilogue::default(),
-    };
     let [_, rows, _, depth] = first.sizes;
     let columns = group.products.iter().map(|p| p.sizes[2]).sum();
     let each = if rows > 1 || group.interleaves() { 2 } else { 1 };
-    let Form { each, split, ahead, blocks } = Form::new(columns, each, depth * dtype.size());
+    let Form { each, split, ahead, blocks } = Form::new(columns, each, depth * first.dtype.size());
     let partial = if split > 1 { (WARPS * each * rows * 4).next_multiple_of(LOAD) } else { 0 };
+    let dtype_of = |b: BufferId| context.schedule.buffer(b).dtype;
+    let work = group.epilogue.map(|e| point(e, &group.outs, &dtype_of)).transpose()?.unwrap_or_default();
     let before = match group.before {
         Some(k) => Before::new(k, first, context, partial)?,
         None => Before::none(first, partial),
     };
 
-    let mut parameters = before.parameters;
-    let mut arguments = before.arguments;
-    let mut settled = before.call;
-    for (n, p) in group.products.iter().enumerate() {
-        parameters.push(format!("const element* w{n}, result* y{n}"));
-        arguments.extend([p.rhs.0, p.out]);
-        if let Some(within) = context.within.get(&group.outs[n]) {
-            let more = within.more(&format!("y{n}"), "result");
-            parameters.push(more.parameters);
-            arguments.extend([within.larger, within.start]);
-            settled += &more.statement;
-        }
+    let mut head = Head { parameters: before.parameters, arguments: before.arguments };
+    let places = group.places(context, &mut head);
+    for ((dtype, name), b) in work.parameters.iter().zip(&work.buffers) {
+        head.add(format!("{dtype}* {name}"), [context.homes[b.index()]]);
     }
-    parameters.extend(work.parameters.iter().map(|(dtype, name)| format!("{dtype}* {name}")));
-    arguments.extend(work.buffers.iter().map(|b| context.homes[b.index()]));
-
     let (make_way, wait) = if group.fixed { (MAKE_WAY, WAIT) } else { ("", "") };
-    let elements = elements(dtype, result);
-    let body = format!(
-        "{}{}{}  const auto settle = [&] {{\n{wait}{}  }};\n",
+    let lambdas = format!(
+        "{}{}{}  const auto settle = [&] {{\n{wait}{}{places}  }};\n",
         before.rows,
         group.weights(),
         group.finish(columns, each, &work),
-        settled
+        before.call,
     );
-    let functions = before.functions;
+    let functions = elements(first.dtype, first.result);
     let source = format!(
-        "{}{elements}{}{functions}extern \"C\" __global__ void __launch_bounds__({THREADS}) {NAME}({}) {{\n{make_way}  extern __shared__ long long shared[];\n{body}\
+        "{}{functions}{}{}extern \"C\" __global__ void __launch_bounds__({THREADS}) {NAME}({}) {{\n{make_way}  extern __shared__ long long shared[];\n{lambdas}\
          \x20 gemv<{rows}, {columns}, {depth}, {each}, {split}, {ahead}>(x, {}, (float*)shared, weights, settle, finish);\n}}\n",
-        prelude::of(&format!("{elements}{functions}{body}")),
+        prelude::of(&format!("{functions}{}{lambdas}", before.functions)),
         include_str!("gemv.cuh"),
-        parameters.join(", "),
+        before.functions,
+        head.parameters.join(", "),
         before.stride,
     );
-    let shared_bytes = before.shared_bytes;
+    let (arguments, shared_bytes) = (head.arguments, before.shared_bytes);
     Ok(Launch { source, grid: blocks, threads: THREADS, shared_bytes, arguments })
 }
 
