@@ -13,6 +13,8 @@ const MOST_KEPT: usize = 72;
 /// Registers of a processor, and those of a thread beside what it keeps.
 const REGISTERS: usize = 65_536;
 const WORKING: usize = 48;
+/// Blocks of a processor for which a thread's registers are limited, at most: beyond, large bodies would not fit theirs.
+const MOST_RESIDENT: usize = 4;
 /// Points of a thread for which the inverse of what they are divided by is worth its preparation.
 const WORTH_AN_INVERSE: usize = 8;
 
@@ -75,11 +77,12 @@ impl Writer<'_> {
     /// has registers for those and for its work. Left alone, the compiler takes more for the one and fewer for the other, and
     /// less is under way. 0 where there is neither.
     pub(super) fn resident(&self) -> usize {
-        let kept = self.kept.iter().flatten().count() * self.groups.points();
+        let words = |i: usize| self.kernel.body[i].dtype.size().div_ceil(4);
+        let kept: usize = (0..self.kept.len()).filter(|&i| self.kept[i].is_some()).map(words).sum();
         let loaded = (0..=self.last_stage()).map(|pass| self.words_under_way(pass)).max().unwrap_or(0);
-        match kept.max(loaded) {
+        match loaded.max(kept * self.groups.points()) {
             0 => 0,
-            held => (REGISTERS / BLOCK / (held + WORKING)).max(1),
+            held => (REGISTERS / BLOCK / (held + WORKING)).clamp(1, MOST_RESIDENT),
         }
     }
 

@@ -8,7 +8,6 @@ constexpr int SCORES = KEY_BLOCK / 2, OUTS = (VALUE_SIZE + 15) / 16 * 8;
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) kernel_name(const unsigned short* q, const unsigned short* k, const unsigned short* v, const void* mask, const int* lengths, unsigned short* out, float* lse, float* parts) {
   extern __shared__ __align__(1024) long long shared[];
-  in_order();
   // Blocks with the most keys go first.
   const int unit = (int)blockIdx.x % UNITS, split = (int)blockIdx.x / UNITS % SPLITS, block = ROW_BLOCKS - 1 - (int)blockIdx.x / UNITS / SPLITS;
   const int b = unit / (HEADS / PACK), h0 = unit % (HEADS / PACK) * PACK;

@@ -3,19 +3,12 @@
 
 use super::super::{Launches, Operands};
 use super::{Blocks, ENOUGH, Problem};
-use crate::code::{Address, Launch, MAKE_WAY, Space, WAIT};
+use crate::code::{Address, Launch, Space};
 use crate::error::CudaError;
 use onestep_ir::ops::Attention;
 
 /// The most blocks that share the keys of a row.
 const MOST_SPLITS: usize = 32;
-
-/// What every block does first. Where each has a multiprocessor of its own, what comes after may be launched beside them, and
-/// load its weights.
-fn in_order(blocks: usize) -> String {
-    let make_way = if blocks <= ENOUGH { MAKE_WAY } else { "" };
-    format!("__device__ __forceinline__ void in_order() {{\n{make_way}{WAIT}}}\n")
-}
 
 pub(in super::super) fn compile(op: &Attention, k: &Operands<'_>) -> Result<Launches, CudaError> {
     let (p, []) = Problem::new::<0>(op, k)?;
@@ -39,7 +32,7 @@ pub(in super::super) fn compile(op: &Attention, k: &Operands<'_>) -> Result<Laun
     let views =
         [p.operand("Q", p.operands.q), p.operand("K", p.operands.k), p.operand("V", p.operands.v), out()];
     let cut = format!("constexpr int PACK = {pack}, SPLITS = {splits};\n");
-    let constants = cut.clone() + &blocks.text("KEY_BLOCK") + &in_order(row_blocks * splits);
+    let constants = cut.clone() + &blocks.text("KEY_BLOCK");
     let source =
         p.text(&views, &constants, scratch, &[blocks.step], &[p.values]) + include_str!("forward.cu");
     let [out_at, lse] = [0, 1].map(|n| k.result(n));
