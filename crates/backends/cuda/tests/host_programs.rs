@@ -78,7 +78,7 @@ fn random_programs() {
 
 #[test]
 fn random_training_steps() {
-    let cases = cases::steps(0..24);
+    let cases = cases::steps(0..40);
     assert!(cases.len() > 12, "{}", cases.len());
     check(&cases);
 }

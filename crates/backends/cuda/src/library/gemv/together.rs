@@ -69,10 +69,12 @@ pub(crate) fn together<'a>(schedule: &Schedule, kernels: &'a [Kernel]) -> Option
         [Kernel::Loops(parts), rest @ ..] if parts.len() == 1 => (parts.first(), rest),
         _ => (None, kernels),
     };
+    // A matrix is read before the rows are there.
+    let late = |m: &MatmulKernel| before.is_some_and(|k| k.writes().contains(&m.rhs.buffer));
     let mut products: Vec<&MatmulKernel> = vec![];
     for kernel in rest.iter().take(MOST_PRODUCTS) {
         let Kernel::Matmul(m) = kernel else { break };
-        if !is_few(schedule, m) || products.iter().any(|p| !joins(schedule, p, m)) {
+        if late(m) || !is_few(schedule, m) || products.iter().any(|p| !joins(schedule, p, m)) {
             break;
         }
         products.push(m);
