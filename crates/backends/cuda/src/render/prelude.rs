@@ -60,8 +60,8 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("upper_half", "unsigned short upper_half(float x) { return (unsigned short)(__float_as_uint(x) >> 16); }"),
     ("round_f16", "float round_f16(float x) { return f16_to_f32(f32_to_f16(x)); }"),
     (
-        // With a zero as the lower half the upper one is the float already; two at a time are converted at eight times the
-        // rate of one.
+        // With a zero as the lower half the upper one is the float already; the conversion of a single float is another, slower
+        // instruction.
         "round_bf16",
         "float round_bf16(float x) { unsigned int both; asm(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(both) : \"f\"(x), \"f\"(0.0f)); return __uint_as_float(both); }",
     ),
