@@ -94,8 +94,7 @@ fn panels(dtype: DType, lines: [usize; 2], depth: [usize; 2]) -> Option<(TensorM
 /// How this kernel makes a product, and its factors; `None` if it does not.
 fn arranged(p: &Product) -> Option<(Form, [(TensorMap, bool); 2])> {
     let [_, rows, columns, depth] = p.sizes;
-    let dtypes =
-        matches!(p.dtype, DType::BF16 | DType::F16) && (p.result == p.dtype || p.result == DType::F32);
+    let dtypes = matches!(p.dtype, DType::BF16 | DType::F16) && p.result == p.dtype;
     let aligned = p.aligned.is_multiple_of(CHUNK) && (columns * p.result.size()).is_multiple_of(CHUNK);
     if !dtypes || !aligned {
         return None;
@@ -146,13 +145,13 @@ pub(crate) fn compile(
     epilogue: Option<&LoopKernel>,
     context: &Context<'_>,
 ) -> Result<(Vec<Mapped>, usize), CudaError> {
-    let Some((form, [(left, left_along), (right, right_along)])) = arranged(p) else {
+    let Some((form, factors)) = arranged(p) else {
         let why = format!("{}{:?} is no product for warpgroups", p.dtype, p.sizes);
         return Err(CudaError::Operand { what: "a factor", why });
     };
     let finish = Finish::new(p, out, epilogue, context)?;
     let [_, rows, columns, depth] = p.sizes;
-    let Form { wide, stages, split } = form;
+    let Form { wide, split, .. } = form;
     let blocks = if split { PROCESSORS } else { form.tiles(rows, columns).min(PROCESSORS) };
     let tiles = format!(
         "constexpr int ROWS = {rows}, COLUMNS = {columns}, DEPTH = {depth}, WIDE = {wide}, BAND = {BAND}, BLOCKS = {blocks};\n\
@@ -161,10 +160,31 @@ pub(crate) fn compile(
         include_str!("device.cuh"),
         include_str!("tiles.cuh"),
     );
-    let [most, fewest] = REGISTERS;
+    let parts = Address { space: Space::Scratch, offset: 0 };
+    let mut launches = vec![multiply(p, form, factors, blocks, &tiles, &finish, parts)];
+    let rest = form.rest(rows, columns);
+    if rest > 0 {
+        launches.push((add(form, rest, &tiles, &finish, parts), vec![]));
+    }
+    // A part of each block, and one more where the next block of a tail goes on in another tile.
+    let kept = if rest > 0 { PROCESSORS + rest } else { 0 };
+    Ok((launches, kept * HIGH * wide * 4))
+}
+
+/// The launch that multiplies; `tiles` is the text before it, and `parts` where it keeps sums over parts of the depth.
+fn multiply(
+    p: &Product,
+    form: Form,
+    [(left, left_along), (right, right_along)]: [(TensorMap, bool); 2],
+    blocks: usize,
+    tiles: &str,
+    finish: &Finish,
+    parts: Address,
+) -> Mapped {
+    let (Form { wide, stages, .. }, [most, fewest]) = (form, REGISTERS);
     // The distances of lines are in the maps, and stand here so that a text tells its maps.
     let text = format!(
-        "// Lines of the factors are {} and {} numbers apart.\n\
+        "{tiles}// Lines of the factors are {} and {} numbers apart.\n\
          constexpr int STAGES = {stages}, THREADS = {THREADS}, MOST_REGISTERS = {most}, FEWEST_REGISTERS = {fewest}, UNROLLED = {};\n\
          constexpr bool BF16 = {}, A_ALONG = {left_along}, B_ALONG = {right_along};\n{}{}",
         left.pitch,
@@ -174,50 +194,41 @@ pub(crate) fn compile(
         wgmma(p.dtype, wide, Factors::Shared { left_along, right_along }),
         include_str!("product.cu"),
     );
-    let parts = Address { space: Space::Scratch, offset: 0 };
-    let maps = "const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, float4* parts";
-    let source = finish.kernel(
-        &format!("{THREADS}, 1"),
-        &(tiles.clone() + &text),
-        maps,
-        "product(a, b, parts, load, finish)",
-    );
-    // Panels start at a multiple of 1024 bytes; behind them is what the warpgroups hand over.
-    let shared_bytes = 1024 + stages * (HIGH + wide) * PANEL * 2 + HIGH * wide * 2;
-    let arguments = [&[p.lhs.0, p.rhs.0, parts], &finish.buffers[..]].concat();
-    let launch = Launch { source, grid: blocks, threads: THREADS as u32, shared_bytes, arguments };
-    let mut launches = vec![(launch, vec![left, right])];
-    let rest = form.rest(rows, columns);
-    if rest == 0 {
-        return Ok((launches, 0));
-    }
+    let parameters =
+        "const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, float4* parts";
+    let call = "product(a, b, parts, load, finish)";
+    let launch = Launch {
+        source: finish.kernel(&format!("{THREADS}, 1"), &text, parameters, call),
+        grid: blocks,
+        threads: THREADS as u32,
+        // Panels start at a multiple of 1024 bytes; behind them is what the warpgroups hand over.
+        shared_bytes: 1024 + stages * (HIGH + wide) * PANEL * 2 + HIGH * wide * 2,
+        arguments: [&[p.lhs.0, p.rhs.0, parts], &finish.buffers[..]].concat(),
+    };
+    (launch, vec![left, right])
+}
+
+/// The launch that adds the parts of `rest` tiles.
+fn add(form: Form, rest: usize, tiles: &str, finish: &Finish, parts: Address) -> Launch {
     let threads = WARPS * 32;
-    let text =
-        format!("constexpr int WARPS = {WARPS}, N = {COLUMNS_EACH} / 2;\n{}", include_str!("parts.cu"));
-    launches.push((
-        Launch {
-            source: finish.kernel(
-                &threads.to_string(),
-                &(tiles + &text),
-                "float4* parts",
-                "add_parts(parts, load, finish)",
-            ),
-            grid: (rest * (HIGH / 16) * (wide / COLUMNS_EACH)).div_ceil(WARPS),
-            threads: threads as u32,
-            shared_bytes: 0,
-            arguments: [&[parts], &finish.buffers[..]].concat(),
-        },
-        vec![],
-    ));
-    // A part of each block, and one more where the next block of a tail goes on in another tile.
-    Ok((launches, (PROCESSORS + rest) * HIGH * wide * 4))
+    let text = format!(
+        "{tiles}constexpr int WARPS = {WARPS}, N = {COLUMNS_EACH} / 2;\n{}",
+        include_str!("parts.cu")
+    );
+    Launch {
+        source: finish.kernel(&threads.to_string(), &text, "float4* parts", "add_parts(parts, load, finish)"),
+        grid: (rest * (HIGH / 16) * (form.wide / COLUMNS_EACH)).div_ceil(WARPS),
+        threads: threads as u32,
+        shared_bytes: 0,
+        arguments: [&[parts], &finish.buffers[..]].concat(),
+    }
 }
 
 /// What is done with the elements of the result.
 struct Finish {
     prelude: String,
     types: String,
-    /// A function of the row, the number of the chunk in it, and its elements.
+    /// Functions of the row and the number of the chunk in it: what is loaded for its elements, and what is done with them.
     text: String,
     parameters: String,
     buffers: Vec<Address>,
@@ -261,7 +272,7 @@ impl Finish {
         let pack = if p.result == DType::F16 { "f16x2" } else { "bf16x2" };
         let word = text::word(p.sizes[1].saturating_mul(p.sizes[2]));
         let types = format!(
-            "typedef unsigned long long u64;\ntypedef unsigned int u32;\ntypedef {word} word;\ntypedef {element} result;\n\
+            "typedef unsigned long long u64;\ntypedef unsigned int u32;\ntypedef {word} word;\n\
              __device__ __forceinline__ u32 pack(float low, float high) {{\n  u32 both;\n  \
              asm(\"cvt.rn.{pack}.f32 %0, %1, %2;\" : \"=r\"(both) : \"f\"(high), \"f\"(low));\n  return both;\n}}\n\
              __device__ __forceinline__ void wait_for_kernels_before() {{\n{WAIT}}}\n",

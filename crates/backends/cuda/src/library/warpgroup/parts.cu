@@ -1,7 +1,7 @@
 // Adds the parts of the tiles whose depth was split, in the order of the depth, and finishes the sums. A warp has 16 rows and 2 * N
 // columns of a tile; a block has WARPS.
 
-constexpr int PITCH = 2 * N * (int)sizeof(result), CHUNKS = PITCH / 16;
+constexpr int PITCH = 4 * N, CHUNKS = PITCH / 16;
 constexpr int SLICES = WIDE / (2 * N);
 
 // The block of those that are left that takes a step.

@@ -12,10 +12,8 @@ constexpr int PANEL = 64 * STEP * 2;
 constexpr int A_PANELS = HIGH / 64, B_PANELS = WIDE / 64;
 constexpr int STAGE = (A_PANELS + B_PANELS) * PANEL;
 
-// What a warpgroup hands over at a time: 64 rows of COLUMNS_EACH elements.
-constexpr int ROUNDS = (int)sizeof(result) / 2;
-constexpr int COLUMNS_EACH = WIDE / ROUNDS, PITCH = COLUMNS_EACH * (int)sizeof(result);
-constexpr int HANDED = 64 * PITCH, CHUNKS = PITCH / 16;
+// What a warpgroup hands over: 64 rows of elements.
+constexpr int PITCH = WIDE * 2, HANDED = 64 * PITCH, CHUNKS = WIDE / CHUNK;
 
 // Warps 0 to 7 multiply, the last one loads, those between finish.
 constexpr int FINISHERS = THREADS - 256 - 32;
@@ -91,12 +89,10 @@ __device__ __forceinline__ void multiply(float (&sums)[WIDE / 2], const Part& pa
 __device__ __forceinline__ void hand_over(const float (&sums)[WIDE / 2], int group, int& phase, const Shared& shared) {
   char* const handed = shared.handed + group * HANDED;
   const int row = threadIdx.x / 32 % 4 * 16;
-#pragma unroll
-  for (int round = 0; round < ROUNDS; ++round, phase ^= 1) {
-    barrier_wait(shared.taken + group * 8, phase ^ 1);
-    put<COLUMNS_EACH / 2>(sums + round * (COLUMNS_EACH / 2), handed, row);
-    barrier_arrive(shared.given + group * 8);
-  }
+  barrier_wait(shared.taken + group * 8, phase ^ 1);
+  put<WIDE / 2>(sums, handed, row);
+  barrier_arrive(shared.given + group * 8);
+  phase ^= 1;
 }
 
 // Keeps a warpgroup's sums over a part of the depth.
@@ -115,11 +111,11 @@ __device__ __forceinline__ void finish_tiles(const Shared& shared, const Load& l
   for (Work work; work.take(part);) {
     if (!part.is_whole()) continue;
     const Tile tile(part.number);
-    for (int half = 0; half < 2 * ROUNDS; ++half) {
-      const int group = half % 2, row = tile.row + group * 64, column = tile.column + half / 2 * COLUMNS_EACH;
+    for (int group = 0; group < 2; ++group) {
+      const int row = tile.row + group * 64;
       const char* const handed = shared.handed + group * HANDED;
       const auto i = [&](int n) { return row + n / CHUNKS; };
-      const auto j = [&](int n) { return column + n % CHUNKS * CHUNK; };
+      const auto j = [&](int n) { return tile.column + n % CHUNKS * CHUNK; };
       const auto is_there = [&](int n) { return n < 64 * CHUNKS && (ROWS % HIGH == 0 || i(n) < ROWS) && (COLUMNS % WIDE == 0 || j(n) < COLUMNS); };
       int n = (int)threadIdx.x - 256;
       auto ahead = load(min(i(n), ROWS - 1), min(j(n), COLUMNS - CHUNK) / CHUNK);
@@ -132,8 +128,8 @@ __device__ __forceinline__ void finish_tiles(const Shared& shared, const Load& l
         if (is_there(n)) finish(i(n), j(n) / CHUNK, *(const Chunk*)(handed + place<PITCH>(n / CHUNKS, n % CHUNKS)), loaded);
       }
       barrier_arrive(shared.taken + group * 8);
-      phase ^= group;
     }
+    phase ^= 1;
   }
 }
 

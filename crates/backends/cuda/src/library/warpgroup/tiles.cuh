@@ -1,16 +1,15 @@
 // What blocks work on, and how sums become elements of the result.
 //
 // In front of this text stand the sizes (ROWS, COLUMNS, DEPTH), the tile's columns (WIDE), the BLOCKS of the launch, the tiles
-// below each other that are taken in turn (BAND), whether the depth is SPLIT, the type `result`, and `pack`, which rounds two sums
-// to a word of 16-bit numbers.
+// below each other that are taken in turn (BAND), whether the depth is SPLIT, and `pack`, which rounds two sums to a word.
 
 constexpr int HIGH = 128;  // rows of a tile
 constexpr int STEP = 64;   // of the depth, at a time
 constexpr int STEPS = (DEPTH + STEP - 1) / STEP;
 constexpr int DOWN = (ROWS + HIGH - 1) / HIGH, ACROSS = (COLUMNS + WIDE - 1) / WIDE, TILES = DOWN * ACROSS;
 
-constexpr int CHUNK = 16 / (int)sizeof(result);  // neighbouring elements that a thread takes together
-typedef Group<result, CHUNK> Chunk;
+constexpr int CHUNK = 8;  // neighbouring elements that a thread takes together: 16 bytes
+typedef Group<unsigned short, CHUNK> Chunk;
 
 // A tile of the result. They are taken band by band, and down the columns of a band: those that are worked on at a time share
 // rows and columns.
@@ -77,19 +76,10 @@ __device__ __forceinline__ int place(int row, int chunk) { return row * PITCH + 
 // Puts a warp's sums of 16 rows, from `row` on, and 2 * N columns into shared memory, as elements.
 template <int N>
 __device__ __forceinline__ void put(const float* sums, char* to, int row) {
-  constexpr int PITCH = 2 * N * (int)sizeof(result);
+  constexpr int PITCH = 4 * N;
   const int lane = threadIdx.x % 32;
 #pragma unroll
-  for (int e = 0; e < N; e += 8, sums += 8) {
-    if constexpr (sizeof(result) == 2) {
-      store_matrices(shared_address(to + place<PITCH>(row + lane % 16, e / 4 + lane / 16)), pack(sums[0], sums[1]), pack(sums[2], sums[3]),
-                     pack(sums[4], sums[5]), pack(sums[6], sums[7]));
-    } else {
-#pragma unroll
-      for (int pair = 0; pair < 8; pair += 2) {
-        const int c = (e + pair) / 4 * 8 + lane % 4 * 2, r = row + lane / 4 + pair % 4 * 4;
-        *(float2*)(to + place<PITCH>(r, c / 4) + c % 4 * 4) = make_float2(sums[pair], sums[pair + 1]);
-      }
-    }
-  }
+  for (int e = 0; e < N; e += 8, sums += 8)
+    store_matrices(shared_address(to + place<PITCH>(row + lane % 16, e / 4 + lane / 16)), pack(sums[0], sums[1]), pack(sums[2], sums[3]),
+                   pack(sums[4], sums[5]), pack(sums[6], sums[7]));
 }
