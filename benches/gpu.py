@@ -25,9 +25,11 @@ def last_json(command):
         return str(error)
 
 
-def ours(work):
+def ours(work, fed):
     name, _, batch = work.partition("-") if work.startswith("mlp") else (work, "", "")
-    found = last_json([a.onestep, "bench", name, *(["--batch", batch] if batch else []), "--device", "cuda", "--seconds", str(a.seconds), "--json"])
+    # A classifier's inputs are on the GPU, as its peers have them, unless they are handed over at each call.
+    where = ["--resident"] if name == "mlp" and not fed else []
+    found = last_json([a.onestep, "bench", name, *(["--batch", batch] if batch else []), *where, "--device", "cuda", "--seconds", str(a.seconds), "--json"])
     if isinstance(found, str):
         return found
     ms = found["ms_queued"]
@@ -36,8 +38,8 @@ def ours(work):
 
 
 def measure(system, work):
-    if system == "onestep":
-        return ours(work)
+    if system.startswith("onestep"):
+        return ours(work, system != "onestep")
     kind, _, how = system.partition(" ")
     return last_json([sys.executable, os.path.join(here, "peers", f"gpu_{kind}.py"), work, how])
 
@@ -46,7 +48,7 @@ figures = {"limits": last_json([sys.executable, os.path.join(here, "peers", "gpu
 print("limits:", figures["limits"] if isinstance(figures["limits"], str) else ", ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in figures["limits"].items()))
 print(f"{a.passes} passes in turn; medians, least and most in brackets; ratio: theirs by ours, pass by pass")
 for work in a.works:
-    systems = ["onestep"] + [s for s in PEERS.get(work, MLP) if s not in a.without and s.split()[0] not in a.without]
+    systems = ["onestep"] + (["onestep fed"] if work.startswith("mlp") else []) + [s for s in PEERS.get(work, MLP) if s not in a.without and s.split()[0] not in a.without]
     runs = {s: [] for s in systems}
     for _ in range(a.passes):
         for s in systems:

@@ -10,13 +10,14 @@
 
 use crate::AutodiffError;
 use crate::rules::{At, Rule, rule, scan};
+use crate::sums::Sums;
 use onestep_ir::ops::{Backward, Barrier};
 use onestep_ir::rewrite::splice;
 use onestep_ir::{
     Def, Graph, GraphBuilder, GraphError, Loc, Node, NodeId, Op, OpRule, Tensor, Type, ValueId,
 };
 use std::cell::OnceCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 /// How far a sweep goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -126,16 +127,12 @@ pub(crate) fn sweep<'g>(
     // The graph before it grows, which only ops with regions need.
     let before: OnceCell<Graph> = OnceCell::new();
 
-    let mut cotangents: HashMap<ValueId, Tensor<'g>> = HashMap::new();
-    let add = |to: &mut HashMap<ValueId, Tensor<'g>>, v: ValueId, c: Tensor<'g>| {
-        let sum = to.get(&v).map_or(c, |before| scattered_onto(g, *before, c).unwrap_or_else(|| *before + c));
-        to.insert(v, sum);
-    };
+    let mut cotangents = Sums::new(g);
     for (v, (_, c)) in output_ids.iter().zip(outputs) {
-        add(&mut cotangents, *v, *c);
+        cotangents.add(*v, *c);
     }
     for step in path.steps.iter().rev() {
-        let given: Vec<_> = step.results.iter().map(|v| cotangents.get(v).copied()).collect();
+        let given: Vec<_> = g.at(step.loc, || step.results.iter().map(|v| cotangents.of(*v)).collect());
         if given.iter().all(Option::is_none) {
             continue;
         }
@@ -148,7 +145,7 @@ pub(crate) fn sweep<'g>(
         })?;
         for ((&v, c), wanted) in step.operands.iter().zip(back).zip(wanted) {
             if let Some(c) = c.filter(|_| wanted) {
-                g.at(step.loc, || add(&mut cotangents, v, c));
+                g.at(step.loc, || cotangents.add(v, c));
             }
         }
     }
@@ -163,34 +160,8 @@ pub(crate) fn sweep<'g>(
     Ok(wrt_ids
         .iter()
         .zip(wrt)
-        .map(|(v, x)| cotangents.get(v).copied().or_else(|| reached.contains(v).then(|| zeros(*x))))
+        .map(|(v, x)| g.at(here, || cotangents.of(*v)).or_else(|| reached.contains(v).then(|| zeros(*x))))
         .collect())
-}
-
-/// The sum of two cotangents, where the second scatters onto zeros: it scatters onto the first as well, without the zeros. So
-/// the gradient of a table that is looked up and multiplied with, such as a tied embedding, is written once.
-fn scattered_onto<'g>(g: &'g GraphBuilder, before: Tensor<'g>, c: Tensor<'g>) -> Option<Tensor<'g>> {
-    let (value, ty) = (c.value()?, before.ty()?);
-    let (scatter, [indices, updates]) = g.with_graph(|graph| {
-        let node = graph.def(value).filter(|_| *graph.ty(value) == ty)?;
-        let (Op::ScatterAdd(scatter), [base, rest @ ..]) = (&node.op, &node.operands[..]) else {
-            return None;
-        };
-        let rest: [ValueId; 2] = rest.try_into().ok()?;
-        is_zeros(graph, *base).then_some((*scatter, rest))
-    })?;
-    Some(g.emit1(scatter, &[before, g.tensor(indices), g.tensor(updates)]))
-}
-
-/// Whether every element of a value is the number 0.
-fn is_zeros(graph: &Graph, v: ValueId) -> bool {
-    match graph.def(v) {
-        Some(Node { op: Op::Constant(c), .. }) => c.as_splat() == Some(0.0),
-        Some(Node { op: Op::Broadcast(_) | Op::Cast(_) | Op::Reshape(_), operands, .. }) => {
-            is_zeros(graph, operands[0])
-        }
-        _ => false,
-    }
 }
 
 /// What one node passes back to its operands.

@@ -239,3 +239,34 @@ fn five_steps_of_descent() {
         assert!((state["w"].reals()[0] - want).abs() < 1e-6);
     }
 }
+
+/// What is cut into parts gets their gradients side by side: no zeros are added.
+#[test]
+fn slices_that_lie_side_by_side_are_put_together() {
+    let of = |cuts: &[(usize, usize)]| {
+        let g = GraphBuilder::new("cut");
+        let x = g.input("x", DType::F64, [2, 6]);
+        let parts = cuts.iter().enumerate();
+        let loss = parts.map(|(i, &(a, b))| x.slice(1, a, b).square().sum_all() * (i + 1) as f64);
+        let loss = loss.reduce(|a, b| a + b).unwrap();
+        let before = g.with_graph(|graph| graph.body.nodes.len());
+        g.output("d", gradients(&g, loss, &[x]).unwrap()[0].unwrap());
+        let graph = onestep_ir::rewrite::eliminate_dead(&g.build().unwrap());
+        let x: Vec<f64> = (0..12).map(|i| i as f64).collect();
+        let factor =
+            |i: usize, j: usize| if (cuts[i].0..cuts[i].1).contains(&j) { 2.0 * (i + 1) as f64 } else { 0.0 };
+        let want: Vec<f64> =
+            (0..12).map(|n| (0..cuts.len()).map(|i| factor(i, n % 6)).sum::<f64>() * x[n]).collect();
+        assert_eq!(outputs(&graph, &[Dense::from_reals(DType::F64, &[2, 6], x)])[0], want, "{cuts:?}");
+        let count = |op| names(&graph)[before..].iter().filter(|n| **n == op).count();
+        [count("concat"), count("pad")]
+    };
+    assert_eq!(of(&[(0, 2), (2, 3), (3, 6)]), [1, 0]);
+    // In whatever order they are used.
+    assert_eq!(of(&[(0, 2), (3, 6), (2, 3)]), [1, 0]);
+    // With zeros around, and between.
+    assert_eq!(of(&[(1, 2), (2, 5)]), [1, 1]);
+    assert_eq!(of(&[(0, 2), (4, 6)]), [0, 2]);
+    // What overlaps is added.
+    assert_eq!(of(&[(0, 4), (2, 6)]), [0, 2]);
+}

@@ -32,6 +32,28 @@ pub(crate) fn count(dtype: DType, shape: &[usize]) -> Result<usize, ArrayError> 
         .ok_or_else(|| ArrayError::TooLarge { shape: shape.to_vec() })
 }
 
+/// Writes real numbers as elements of a dtype: floats are rounded, integers truncated and saturated.
+fn write(dtype: DType, data: &[f64], bytes: &mut [u8]) {
+    fn each<T: Element + bytemuck::Pod>(data: &[f64], bytes: &mut [u8], of: impl Fn(f64) -> T) {
+        let elements = bytemuck::cast_slice_mut::<u8, T>(bytes);
+        elements.iter_mut().zip(data).for_each(|(to, &x)| *to = of(x));
+    }
+    match dtype {
+        DType::F64 => each(data, bytes, |x| x),
+        DType::F32 => each(data, bytes, |x| x as f32),
+        DType::F16 => each(data, bytes, crate::dtype::to_f16),
+        DType::BF16 => each(data, bytes, crate::dtype::to_bf16),
+        DType::F8E4M3 => each(data, bytes, |x| Fp8::E4M3.encode(x)),
+        DType::F8E5M2 => each(data, bytes, |x| Fp8::E5M2.encode(x)),
+        DType::I64 => each(data, bytes, |x| x as i64),
+        DType::I32 => each(data, bytes, |x| x as i32),
+        DType::U32 => each(data, bytes, |x| x as u32),
+        DType::I8 => each(data, bytes, |x| x as i8),
+        DType::U8 => each(data, bytes, |x| x as u8),
+        DType::Bool => each(data, bytes, |x| (x != 0.0) as u8),
+    }
+}
+
 /// Room for `n` elements of a tensor of `shape`, or the error that the system does not have it.
 pub(crate) fn reserve<T>(list: &mut Vec<T>, n: usize, shape: &[usize]) -> Result<(), ArrayError> {
     list.try_reserve_exact(n).map_err(|_| ArrayError::TooLarge { shape: shape.to_vec() })
@@ -97,26 +119,46 @@ impl Array {
         if data.len() != want {
             return Err(ArrayError::Length { shape: shape.to_vec(), want, got: data.len() });
         }
-        fn collect<T: Element>(shape: &[usize], it: impl Iterator<Item = T>) -> Result<Array, ArrayError> {
-            Array::new(shape, &it.collect::<Vec<T>>())
-        }
-        let d = data.iter().copied();
-        let fp8 =
-            |f: Fp8| Array::from_bytes(dtype, shape, &d.clone().map(|x| f.encode(x)).collect::<Vec<u8>>());
-        match dtype {
-            DType::F64 => collect(shape, d),
-            DType::F32 => collect(shape, d.map(|x| x as f32)),
-            DType::F16 => collect(shape, d.map(crate::dtype::to_f16)),
-            DType::BF16 => collect(shape, d.map(crate::dtype::to_bf16)),
-            DType::F8E4M3 => fp8(Fp8::E4M3),
-            DType::F8E5M2 => fp8(Fp8::E5M2),
-            DType::I64 => collect(shape, d.map(|x| x as i64)),
-            DType::I32 => collect(shape, d.map(|x| x as i32)),
-            DType::U32 => collect(shape, d.map(|x| x as u32)),
-            DType::I8 => collect(shape, d.map(|x| x as i8)),
-            DType::U8 => collect(shape, d.map(|x| x as u8)),
-            DType::Bool => Array::bools(shape, &d.map(|x| x != 0.0).collect::<Vec<_>>()),
-        }
+        let mut all = Array::zeros(dtype, shape)?;
+        all.for_each_piece(want, &|_, bytes| write(dtype, data, bytes));
+        Ok(all)
+    }
+
+    /// An array of `dtype` whose element `i` is `value(i)`, converted as [`Array::from_f64`] does: on several threads, where there
+    /// are many elements, and no more than a piece of them is ever held as `f64`.
+    pub(crate) fn drawn(
+        dtype: DType,
+        shape: &[usize],
+        value: &(impl Fn(usize) -> f64 + Sync),
+    ) -> Result<Array, ArrayError> {
+        const PIECE: usize = 1 << 10;
+        let mut all = Array::zeros(dtype, shape)?;
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let each = all.len().div_ceil(threads).max(1 << 16).next_multiple_of(PIECE);
+        all.for_each_piece(each, &|start, bytes| {
+            let mut values = [0.0; PIECE];
+            for (n, piece) in bytes.chunks_mut(PIECE * dtype.size()).enumerate() {
+                let (first, count) = (start + n * PIECE, piece.len() / dtype.size());
+                values[..count].iter_mut().enumerate().for_each(|(i, x)| *x = value(first + i));
+                write(dtype, &values[..count], piece);
+            }
+        });
+        Ok(all)
+    }
+
+    /// Hands out the bytes of `each` elements at a time, with the number of the first, to a thread each.
+    fn for_each_piece(&mut self, each: usize, fill: &(dyn Fn(usize, &mut [u8]) + Sync)) {
+        let (size, bytes) = (self.dtype.size(), self.len() * self.dtype.size());
+        let Some(words) = Arc::get_mut(&mut self.words) else { return };
+        let bytes = &mut bytemuck::cast_slice_mut::<u64, u8>(words)[..bytes];
+        let mut pieces: Vec<_> = bytes.chunks_mut((each * size).max(1)).enumerate().collect();
+        let own = pieces.pop();
+        std::thread::scope(|scope| {
+            for (n, piece) in pieces {
+                scope.spawn(move || fill(n * each, piece));
+            }
+            own.into_iter().for_each(|(n, piece)| fill(n * each, piece));
+        });
     }
 
     /// Element type.

@@ -2,7 +2,7 @@
 
 mod normal;
 
-use crate::array::{count, reserve};
+use crate::array::count;
 use crate::{Array, ArrayError, DType, random};
 
 /// How a state tensor starts.
@@ -60,56 +60,33 @@ impl Init {
         if matches!(self, Init::Constant(c) if c.to_bits() == 0) {
             return Array::zeros(dtype, shape);
         }
-        let mut values: Vec<f64> = Vec::new();
-        reserve(&mut values, n, shape)?;
-        values.resize(n, 0.0);
         let key = [seed as u32, (seed >> 32) as u32];
         let stream = random::stream_id(path);
         let uniform = |i: usize| random::unit(random::draw(key, stream, 0, i as u64));
         let normal = |i: usize| normal(key, stream, i);
         match self {
-            Init::Constant(c) => values.fill(c),
-            Init::Uniform { low, high } => fill(&mut values, &|i| low + (high - low) * uniform(i)),
-            Init::Normal { mean, std } => fill(&mut values, &|i| mean + std * normal(i)),
+            Init::Constant(c) => Array::drawn(dtype, shape, &|_| c),
+            Init::Uniform { low, high } => Array::drawn(dtype, shape, &|i| low + (high - low) * uniform(i)),
+            Init::Normal { mean, std } => Array::drawn(dtype, shape, &|i| mean + std * normal(i)),
             Init::TruncatedNormal { mean, std, low, high } => {
                 let within = |x: f64| normal::distribution((x - mean) / std);
                 let (least, most) = (within(low), within(high));
-                fill(&mut values, &|i| {
+                Array::drawn(dtype, shape, &|i| {
                     // The middle of the interval that the draw stands for: never an end, where the inverse is infinite.
                     let p = least + (most - least) * (uniform(i) + 0.5 / 16_777_216.0);
                     (mean + std * normal::quantile(p)).max(low).min(high)
-                });
+                })
             }
             Init::Orthogonal { gain } => {
-                fill(&mut values, &normal);
+                let mut values = Array::drawn(DType::F64, shape, &normal)?.to_f64();
                 let rows = if shape.len() < 2 { 1 } else { shape[0] };
                 orthonormal(&mut values, rows, n.checked_div(rows).unwrap_or(0));
                 values.iter_mut().for_each(|x| *x *= gain);
+                Array::from_f64(dtype, shape, &values)
             }
-            Init::Seed => values.iter_mut().zip(key.iter().cycle()).for_each(|(x, k)| *x = f64::from(*k)),
+            Init::Seed => Array::drawn(dtype, shape, &|i| f64::from(key[i % 2])),
         }
-        Array::from_f64(dtype, shape, &values)
     }
-}
-
-/// Element `i` is `value(i)`: on several threads, where there are many.
-fn fill(values: &mut [f64], value: &(dyn Fn(usize) -> f64 + Sync)) {
-    const LEAST: usize = 1 << 16;
-    let threads =
-        std::thread::available_parallelism().map_or(1, |n| n.get()).min(values.len() / LEAST).max(1);
-    let each = values.len().div_ceil(threads).max(1);
-    let from = |start: usize, chunk: &mut [f64]| {
-        chunk.iter_mut().enumerate().for_each(|(i, x)| *x = value(start + i));
-    };
-    let mut chunks: Vec<(usize, &mut [f64])> =
-        values.chunks_mut(each).enumerate().map(|(n, chunk)| (n * each, chunk)).collect();
-    let own = chunks.pop();
-    std::thread::scope(|scope| {
-        for (start, chunk) in chunks {
-            scope.spawn(move || from(start, chunk));
-        }
-        own.into_iter().for_each(|(start, chunk)| from(start, chunk));
-    });
 }
 
 /// Number `i` of a standard normal stream, from numbers `2i` and `2i + 1` of the uniform one (Box and Muller, 1958), which are

@@ -1,6 +1,6 @@
 //! How much of the forward pass is computed twice so that a step needs less memory.
 
-use onestep_autodiff::segmented;
+use onestep_autodiff::{activations_again, segmented};
 use onestep_ir::Graph;
 use onestep_optim::StepGraph;
 use onestep_runtime::{Device, Error, Executable, Options, Remedy};
@@ -12,8 +12,9 @@ pub enum Recompute {
     /// The graph's own checkpoints: [`onestep_ir::GraphBuilder::checkpoint`].
     #[default]
     Marked,
-    /// As little as lets the whole step ([`onestep_runtime::Memory::peak`]) fit in this many bytes. The compiler cuts the forward pass into segments and makes checkpoints of some; it plans the step
-    /// about ten times, so compiling takes that much longer. A step that cannot be made to fit is
+    /// As little as lets the whole step ([`onestep_runtime::Memory::peak`]) fit in this many bytes: activations and norms alone, if that
+    /// will do, which costs no product; else the compiler cuts the forward pass into segments and makes checkpoints of some. It plans
+    /// the step about ten times, so compiling takes that much longer. A step that cannot be made to fit is
     /// [`Error::DoesNotFit`], which names the least that it needs.
     FitIn(usize),
 }
@@ -33,12 +34,20 @@ pub(crate) fn step(
     if first <= bytes {
         return Ok(plain);
     }
-    let cut = |segments: usize, recomputed: usize| -> Result<(usize, StepGraph), Error> {
-        let step = build(&segmented(forward, segments, recomputed))?;
+    let planned = |graph: Graph| -> Result<(usize, StepGraph), Error> {
+        let step = build(&graph)?;
         Ok((peak(&step)?, step))
     };
+    let (again, all) = activations_again(forward, usize::MAX);
+    let (light, step) = planned(again)?;
+    if light <= bytes {
+        return fewest(bytes, all, step, |some| planned(activations_again(forward, some).0));
+    }
+    let cut = |segments: usize, recomputed: usize| -> Result<(usize, StepGraph), Error> {
+        planned(segmented(forward, segments, recomputed))
+    };
     // How finely to cut: the peak falls, until the borders cost more than the segments.
-    let (mut least, mut best) = (first, None);
+    let (mut least, mut best) = (first.min(light), None);
     let mut segments = 2;
     while segments <= forward.body.nodes.len() {
         let (peak, step) = cut(segments, segments - 1)?;
@@ -50,14 +59,24 @@ pub(crate) fn step(
         }
         segments = (segments * 3).div_ceil(2);
     }
-    let Some((segments, mut step)) = best.filter(|_| least <= bytes) else {
+    let Some((segments, step)) = best.filter(|_| least <= bytes) else {
         return Err(Error::DoesNotFit { bytes, least, without: first });
     };
-    // As few of the segments as will do: the first ones, whose values would be kept longest.
-    let (mut too_few, mut enough) = (0, segments - 1);
+    fewest(bytes, segments - 1, step, |some| cut(segments, some))
+}
+
+/// The step with as few parts computed again as will do, of which `all` do in `step`: the first ones, whose values would be kept
+/// longest.
+fn fewest(
+    bytes: usize,
+    all: usize,
+    mut step: StepGraph,
+    with: impl Fn(usize) -> Result<(usize, StepGraph), Error>,
+) -> Result<StepGraph, Error> {
+    let (mut too_few, mut enough) = (0, all);
     while enough - too_few > 1 {
         let middle = (too_few + enough) / 2;
-        let (peak, fewer) = cut(segments, middle)?;
+        let (peak, fewer) = with(middle)?;
         if peak <= bytes {
             (enough, step) = (middle, fewer);
         } else {

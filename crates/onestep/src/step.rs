@@ -130,7 +130,8 @@ impl TrainingStep {
 
     /// Runs products (matrix products, convolutions, attention) in a 16-bit float, forward and backward, with parameters,
     /// slots, sums and losses in `f32`: [`onestep_passes::precision`]. [`Precision::F16`] brings dynamic loss scaling with
-    /// it, unless [`TrainingStep::loss_scale`] says otherwise.
+    /// it, unless [`TrainingStep::loss_scale`] says otherwise. [`Precision::Tf32`] leaves the graph as it is and lets the
+    /// compiler take products of `f32` in TF32: [`Options::allow_tf32`].
     pub fn precision(mut self, precision: Precision) -> TrainingStep {
         self.precision = precision;
         self
@@ -264,6 +265,7 @@ impl TrainingStep {
         if self.precision == Precision::F16 {
             self.step.loss_scale.get_or_insert_default();
         }
+        self.options.allow_tf32 |= self.precision == Precision::Tf32;
         let rule = self.rule.ok_or_else(|| failed(OptimError::NoOptimizer))?;
         Ok((graph, builder(&self.loss, self.params, rule, &self.step), self.recompute, self.options))
     }

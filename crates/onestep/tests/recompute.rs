@@ -1,6 +1,6 @@
 //! Checkpoints: the same numbers, bit for bit, in less memory.
 
-use onestep::autodiff::segmented;
+use onestep::autodiff::{activations_again, segmented};
 use onestep::ir::testing::{RandomOptions, Rng, random_graph, random_inputs, random_state};
 use onestep::optim::{Params, StepOptions, UnusedParameter, training_step};
 use onestep::prelude::*;
@@ -75,6 +75,25 @@ fn a_step_is_made_to_fit() {
     // What fits is left as it is.
     let (_, _, same) = train(TrainingStep::new(stack(false)).recompute(Recompute::FitIn(peak)));
     assert_eq!(same, peak);
+}
+
+/// Activations are computed again before any product is.
+#[test]
+fn a_step_that_nearly_fits_computes_no_product_twice() {
+    let compiled = |recompute| {
+        let step = TrainingStep::new(stack(false)).optimizer(Sgd::new(0.1)).recompute(recompute);
+        let step = step.compile(&Device::cpu().unwrap()).unwrap();
+        let report = step.report().unwrap();
+        let products = report.kernels.iter().filter(|k| k.kind == "matmul").count();
+        (report.memory.peak(), products)
+    };
+    let (peak, products) = compiled(Recompute::Marked);
+    let activation = BATCH * 128 * 4;
+    let (less, the_same) = compiled(Recompute::FitIn(peak - (LAYERS - 2) * activation));
+    assert!(less <= peak - (LAYERS - 2) * activation);
+    assert_eq!(the_same, products);
+    let (_, more) = compiled(Recompute::FitIn(peak * 6 / 10));
+    assert!(more > products, "{more} {products}");
 }
 
 #[test]
@@ -185,14 +204,17 @@ fn bits(a: &Array) -> Vec<u64> {
     a.to_f64().into_iter().map(|x| if x.is_nan() { u64::MAX } else { x.to_bits() }).collect()
 }
 
-/// Every loss, output and state of two calls of the training step of a random graph, cut into segments.
-fn random_step(seed: u64, segments: usize) -> Option<Vec<Vec<u64>>> {
+fn random_forward(seed: u64) -> Graph {
     let mut forward = random_graph(seed, RandomOptions { steps: 16, ..RandomOptions::default() });
     // The graph's own updates would be of the states that are trained.
     forward.updates.clear();
     forward.guard = None;
+    forward
+}
+
+/// Every loss, output and state of two calls of the training step of a random graph.
+fn random_step(seed: u64, forward: Graph) -> Option<Vec<Vec<u64>>> {
     let params: Vec<String> = forward.states.iter().map(|s| s.name.to_string()).collect();
-    let forward = if segments == 0 { forward } else { segmented(&forward, segments, segments) };
     let options = StepOptions { unused: UnusedParameter::Zero, ..StepOptions::default() };
     let rule = AdamW::new(0.01);
     let graph = training_step(&forward, "loss", Params::Paths(params), &rule, &options).ok()?.graph;
@@ -214,11 +236,29 @@ fn random_step(seed: u64, segments: usize) -> Option<Vec<Vec<u64>>> {
 fn random_steps_are_the_same_however_they_are_cut() {
     let mut steps = 0;
     for seed in 0..60 {
-        let Some(whole) = random_step(seed, 0) else { continue };
+        let forward = random_forward(seed);
+        let Some(whole) = random_step(seed, forward.clone()) else { continue };
         for segments in [2, 5] {
-            assert!(random_step(seed, segments).unwrap() == whole, "seed {seed}, {segments} segments");
+            let cut = segmented(&forward, segments, segments);
+            assert!(random_step(seed, cut).unwrap() == whole, "seed {seed}, {segments} segments");
         }
         steps += 1;
     }
     assert!(steps > 45, "only {steps} steps");
+}
+
+#[test]
+fn random_steps_are_the_same_with_activations_again() {
+    let mut activations = 0;
+    for seed in 0..300 {
+        let forward = random_forward(seed);
+        let (again, found) = activations_again(&forward, usize::MAX);
+        if found == 0 {
+            continue;
+        }
+        let Some(whole) = random_step(seed, forward) else { continue };
+        assert!(random_step(seed, again).unwrap() == whole, "seed {seed}");
+        activations += found;
+    }
+    assert!(activations > 30, "only {activations} activations");
 }

@@ -17,6 +17,7 @@ use onestep_ir::random::stream_id;
 use onestep_ir::rewrite::store_states;
 use onestep_ir::{Array, DType, Graph, GraphBuilder, Init, Role, StatePort, Tensor};
 use std::collections::HashSet;
+use std::str::FromStr;
 
 /// The dtype in which a tensor is kept between steps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -26,6 +27,24 @@ pub enum Storage {
     Exact,
     /// `bf16` for `f32`, rounded by chance.
     Bf16,
+}
+
+impl Storage {
+    /// Its name, which it is read from too.
+    pub fn name(self) -> &'static str {
+        match self {
+            Storage::Exact => "exact",
+            Storage::Bf16 => "bf16",
+        }
+    }
+}
+
+impl FromStr for Storage {
+    type Err = String;
+    fn from_str(name: &str) -> Result<Storage, String> {
+        let found = [Storage::Exact, Storage::Bf16].into_iter().find(|s| s.name() == name);
+        found.ok_or_else(|| format!("there is no storage '{name}'; use exact or bf16"))
+    }
 }
 
 /// The path of the key.

@@ -1,12 +1,13 @@
 //! Pass `decompose`: replaces composites that the target does not accept by simpler ops, until none is left.
 //!
 //! It also rewrites three primitives that loop kernels express through others: `concat` becomes guarded reads of its
-//! operands, `pad` with interior padding becomes reshapes and plain pads, and `pow` with a constant exponent of 1 or 2
+//! operands, unless these are computed in their places in it, `pad` with interior padding becomes reshapes and plain pads, and `pow` with a constant exponent of 1 or 2
 //! becomes a product. A composite on 16-bit floats whose kernel the target has in `f32` runs there.
 
+use crate::fuse::costly;
 use crate::{Target, legalize};
 use onestep_ir::ops::{Binary, BinaryKind, CompareKind, Op, Pad, Slice};
-use onestep_ir::{DType, Graph, GraphBuilder, GraphError, Node, Real, Shape, Tensor, Type};
+use onestep_ir::{DType, Def, Graph, GraphBuilder, GraphError, Node, Real, Shape, Tensor, Type, ValueId};
 
 /// Runs the pass. Every round may bring composites of a lower level, so rounds repeat until nothing changes.
 pub fn decompose(graph: &Graph, target: &dyn Target) -> Result<Graph, GraphError> {
@@ -41,8 +42,9 @@ fn step<'g>(
         return Some(new);
     }
     match &node.op {
-        Op::Concat(c) if operands.len() > 1 => Some(vec![concat(g, c.axis, operands)]),
-        Op::Concat(_) => Some(vec![operands[0]]),
+        Op::Concat(_) if operands.len() == 1 => Some(vec![operands[0]]),
+        Op::Concat(_) if operands.iter().all(|t| computed_in_place(*t, target)) => None,
+        Op::Concat(c) => Some(vec![concat(g, c.axis, operands)]),
         Op::Pad(p) if p.interior > 0 => Some(vec![spread(p, operands[0])]),
         Op::Binary(Binary { kind: BinaryKind::Pow }) => match splat(operands[1])? {
             1.0 => Some(vec![operands[0]]),
@@ -66,6 +68,28 @@ fn splat(t: Tensor<'_>) -> Option<f64> {
             }
         }
     })
+}
+
+/// Whether a part of a concatenation has a kernel of its own in any case, which can as well leave it in its place there: no loop
+/// over all parts would compute it, since that costs more than to store it.
+fn computed_in_place(part: Tensor<'_>, target: &dyn Target) -> bool {
+    let placed = |mut v: ValueId| {
+        part.graph().with_graph(|g| {
+            while let Some(Node { op: Op::Reshape(_), operands, .. }) = g.def(v) {
+                v = operands[0];
+            }
+            let Def::Node(id, result) = g.values[v.index()].def else { return false };
+            let (op, operands) = (&g.node(id).op, &g.node(id).operands);
+            let types: Vec<Type> = operands.iter().map(|o| g.ty(*o).clone()).collect();
+            let own = if target.accepts(op, &types) {
+                target.gives_strided(op, result as usize)
+            } else {
+                costly(op)
+            };
+            own && g.ty(v).numel() > 0
+        })
+    };
+    part.value().is_some_and(placed)
 }
 
 /// Concatenation as a chain of selects by position; each operand is padded to the full size, so that every read is

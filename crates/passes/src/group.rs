@@ -10,8 +10,10 @@
 //! Neither step brings a read of a state's old value past the kernel that computes the new one, nor into one dispatch with
 //! it: that would cost a copy of the state.
 
+use crate::Target;
 use crate::schedule::{BufferId, BufferKind, Kernel, LoopKernel, Schedule};
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// Results of at most this many bytes may live longer than they must.
 pub const SMALL: usize = 4096;
@@ -22,6 +24,19 @@ pub fn group(schedule: &Schedule) -> Schedule {
     out.kernels = sink(schedule);
     out.kernels = gather(&out);
     out
+}
+
+/// Which kernels the target runs as one launch, once their order is final.
+pub fn together(schedule: &Schedule, target: &dyn Target) -> Vec<Range<usize>> {
+    let (mut at, mut groups) = (0, vec![]);
+    while at < schedule.kernels.len() {
+        let end = at + target.together(schedule, at).clamp(1, schedule.kernels.len() - at);
+        if end - at > 1 {
+            groups.push(at..end);
+        }
+        at = end;
+    }
+    groups
 }
 
 fn written_bytes(schedule: &Schedule, k: &Kernel) -> usize {
@@ -43,7 +58,9 @@ fn sink(schedule: &Schedule) -> Vec<Kernel> {
     let updates = updates(schedule);
     let mut writer: HashMap<BufferId, usize> = HashMap::new();
     for (i, k) in schedule.kernels.iter().enumerate() {
-        writer.extend(k.writes().iter().filter_map(|b| updates.get(b)).map(|&old| (old, i)));
+        for old in k.writes().iter().filter_map(|b| updates.get(b)) {
+            writer.entry(*old).or_insert(i);
+        }
     }
     for i in (0..n).rev() {
         let k = &schedule.kernels[i];
@@ -112,7 +129,8 @@ fn gather(schedule: &Schedule) -> Vec<Kernel> {
             out.len() - 1
         });
         for b in k.writes() {
-            written.insert(b, at);
+            let last = written.entry(b).or_insert(at);
+            *last = (*last).max(at);
         }
         for b in k.reads() {
             let last = read.entry(b).or_insert(at);

@@ -4,6 +4,7 @@
 //!
 //! It runs on the graph as the user built it, before decomposition, so that a site is an op and a line of theirs.
 
+use crate::schedule::{BufferId, Schedule};
 use onestep_ir::ops::{Attention, AttentionOperands, BinaryKind, Constant, Op, ReduceKind};
 use onestep_ir::rewrite::rewrite;
 use onestep_ir::{Array, DType, Graph, GraphBuilder, GraphError, Loc, Node, Region, Tensor, ValueId};
@@ -13,6 +14,11 @@ mod scan;
 
 /// The name of the output.
 pub const OUTPUT: &str = "$bad_index";
+
+/// The buffer of that output, in a program that has it.
+pub fn flag(schedule: &Schedule) -> Option<BufferId> {
+    schedule.outputs.iter().find(|(name, _)| &**name == OUTPUT).map(|(_, buffer)| *buffer)
+}
 
 /// A place where an index is used.
 #[derive(Clone, Debug, PartialEq, Eq)]

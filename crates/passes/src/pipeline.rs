@@ -20,6 +20,9 @@ pub struct Options {
     pub fuse: bool,
     /// Options of the plan.
     pub plan: PlanOptions,
+    /// Products of `f32` may take their factors rounded to TF32, with sums in `f32`, where the device has such products: see
+    /// [`Schedule::allow_tf32`].
+    pub allow_tf32: bool,
     /// Keep the text after each pass.
     pub dump: bool,
     /// Passes of the user's own; those of one stage in this order.
@@ -41,7 +44,7 @@ impl Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { fuse: true, plan: PlanOptions::default(), dump: false, passes: vec![] }
+        Options { fuse: true, plan: PlanOptions::default(), allow_tf32: false, dump: false, passes: vec![] }
     }
 }
 
@@ -125,9 +128,11 @@ pub fn compile(graph: &Graph, target: &dyn Target, options: &Options) -> Result<
     };
     let lower = if options.fuse { fuse::fuse } else { fuse::unfused };
     let mut schedule = lower(&g, target, &plan_options)?;
+    schedule.allow_tf32 = options.allow_tf32;
     keep("fuse", &|| schedule.to_string());
     if options.fuse {
         schedule = group::group(&schedule);
+        schedule.together = group::together(&schedule, target);
         keep("group", &|| schedule.to_string());
     }
     let plan = plan::plan(&schedule, &plan_options).map_err(|e| with_line(e, &g))?;

@@ -33,6 +33,9 @@ pub enum Precision {
     /// As it is written.
     #[default]
     F32,
+    /// The same graph; the compiler may have the factors of its products in TF32: the range of `f32`, 11 bits of significand.
+    /// A permission ([`Options::allow_tf32`](crate::pipeline::Options::allow_tf32)), which no pass acts on.
+    Tf32,
     /// Products in `bf16`: the range of `f32`, 8 bits of significand.
     Bf16,
     /// Products in `f16`: 11 bits of significand, at most 65504. Scale the loss.
@@ -47,6 +50,7 @@ impl Precision {
     pub fn name(self) -> &'static str {
         match self {
             Precision::F8 => "f8",
+            Precision::Tf32 => "tf32",
             _ => self.low().unwrap_or(DType::F32).name(),
         }
     }
@@ -54,7 +58,7 @@ impl Precision {
     /// The dtype of the products, but for those of 8 bits; `None` for those of the graph.
     pub fn low(self) -> Option<DType> {
         match self {
-            Precision::F32 => None,
+            Precision::F32 | Precision::Tf32 => None,
             Precision::Bf16 | Precision::F8 => Some(DType::BF16),
             Precision::F16 => Some(DType::F16),
         }
@@ -64,10 +68,9 @@ impl Precision {
 impl FromStr for Precision {
     type Err = String;
     fn from_str(name: &str) -> Result<Precision, String> {
-        let found = [Precision::F32, Precision::Bf16, Precision::F16, Precision::F8]
-            .into_iter()
-            .find(|p| p.name() == name);
-        found.ok_or_else(|| format!("there is no precision '{name}'; use f32, bf16, f16 or f8"))
+        let all = [Precision::F32, Precision::Tf32, Precision::Bf16, Precision::F16, Precision::F8];
+        let found = all.into_iter().find(|p| p.name() == name);
+        found.ok_or_else(|| format!("there is no precision '{name}'; use f32, tf32, bf16, f16 or f8"))
     }
 }
 

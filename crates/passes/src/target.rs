@@ -1,6 +1,6 @@
 //! What a backend can take. Fusion and planning are written once and ask it.
 
-use crate::schedule::{LoopKernel, MatmulKernel};
+use crate::schedule::{LoopKernel, MatmulKernel, Schedule};
 use onestep_ir::{DType, Op, Type};
 
 /// A backend's description, as the passes need it.
@@ -15,11 +15,22 @@ pub trait Target {
     /// Whether operand `n` of an accepted op may be a strided view; otherwise it is made dense.
     fn takes_strided(&self, op: &Op, operand: usize) -> bool;
 
+    /// Whether result `n` of an accepted op may be a strided view, those along the last axis side by side: its part of a
+    /// concatenation. Otherwise it is dense.
+    fn gives_strided(&self, _op: &Op, _result: usize) -> bool {
+        false
+    }
+
     /// Whether loop kernels compute in this dtype; otherwise values are cast to `f32`, computed and cast back.
     fn computes_in(&self, dtype: DType) -> bool;
 
     /// Whether the matmul takes this loop kernel as its epilogue.
     fn takes_epilogue(&self, matmul: &MatmulKernel, epilogue: &LoopKernel) -> bool;
+
+    /// How many kernels, from this one on, the target runs as one launch: see [`Schedule::together`].
+    fn together(&self, _schedule: &Schedule, _first: usize) -> usize {
+        1
+    }
 
     /// Whether a kernel had better compute a value again than load it: by so many simple operations and functions, such as
     /// `exp`, for each element, from `loaded` bytes in place of its `own`, which are at least as many.

@@ -6,9 +6,12 @@ mod common;
 mod models;
 
 use common::{Planned, compiled, reference, same};
+use onestep_ir::ops::ReduceKind;
 use onestep_ir::testing::{RandomOptions, Rng, random_graph};
+use onestep_ir::{DType, GraphBuilder};
+use onestep_passes::pipeline::Compiled;
 use onestep_passes::plan::{Place, Plan, check, pack};
-use onestep_passes::schedule::{BufferId, BufferKind, Schedule};
+use onestep_passes::schedule::{BufferId, BufferKind, Kernel, Schedule};
 
 /// Ways to spoil a plan.
 const SPOILS: [&str; 9] = [
@@ -118,6 +121,52 @@ fn what_the_checker_accepts_runs_right() {
     }
 }
 
+/// A concatenation of what two kernels store.
+fn parts_in_place() -> Compiled {
+    let g = GraphBuilder::new("parts");
+    let x = g.input("x", DType::F32, [4, 3]);
+    g.output("y", g.concat(&[x.cumulative(ReduceKind::Sum, 1, false, false), x.exp()], 1));
+    compiled(&g.build().unwrap(), true, true)
+}
+
+#[test]
+fn a_buffer_that_is_not_all_written_once_is_refused() {
+    let Compiled { schedule, plan, .. } = parts_in_place();
+    let [Kernel::Library(_), Kernel::Loops(_)] = &schedule.kernels[..] else { panic!("{schedule}") };
+    assert_eq!(check::check(&schedule, &plan), Ok(()));
+    type Spoil = (&'static str, fn(&mut Schedule));
+    let spoilt: [Spoil; 4] = [
+        ("a part less", |s| _ = s.kernels.pop()),
+        ("a part twice", |s| s.kernels.push(s.kernels[1].clone())),
+        ("parts at one place", |s| {
+            let Kernel::Library(l) = &mut s.kernels[0] else { return };
+            l.results[0].offset = 3;
+        }),
+        ("a part with the distances of another tensor", |s| {
+            let Kernel::Library(l) = &mut s.kernels[0] else { return };
+            l.results[0].strides = vec![3, 1];
+        }),
+    ];
+    for (what, spoil) in spoilt {
+        let mut other = schedule.clone();
+        spoil(&mut other);
+        assert!(check::check(&other, &plan).is_err(), "{what}");
+    }
+}
+
+#[test]
+fn a_buffer_is_not_read_before_all_its_parts_are_there() {
+    let g = GraphBuilder::new("parts");
+    let x = g.input("x", DType::F32, [4, 3]);
+    let y = g.concat(&[x.cumulative(ReduceKind::Sum, 1, false, false), x.exp()], 1);
+    g.output("z", y.sort(1, false).0);
+    let Compiled { mut schedule, plan, .. } = compiled(&g.build().unwrap(), true, true);
+    assert_eq!((schedule.kernels.len(), check::check(&schedule, &plan)), (3, Ok(())));
+    schedule.kernels.swap(1, 2);
+    let fault = check::check(&schedule, &plan).unwrap_err();
+    assert!(fault.contains("before it is written"), "{fault}");
+}
+
 /// Lives as programs have them: mostly short, some through a backward pass, a few to the end.
 #[test]
 fn arenas_are_tight() {
@@ -167,4 +216,25 @@ fn training_steps_of_models() {
         let (arena, live) = (c.plan.arena_bytes as f64, c.plan.live_bytes as f64);
         assert!(arena <= 1.05 * live, "{name}: arena {arena}, live {live}");
     }
+}
+
+/// Kernels that run together need storage of their own: in place, and where another one's operand has just died.
+#[test]
+fn kernels_that_run_together_share_no_storage() {
+    use onestep_ir::{DType, GraphBuilder, Init, Role};
+    use onestep_passes::plan::{PlanOptions, plan};
+    let g = GraphBuilder::new("chain");
+    let x = g.input("x", DType::F32, [4, 4]);
+    let s = g.state("s", Role::Buffer, DType::F32, &[4, 4], Init::ZEROS);
+    let grown = s + x;
+    g.update(s, grown, false);
+    g.output("y", grown.exp().matmul(x).exp());
+    let graph = g.build().unwrap();
+    let mut c = compiled(&graph, false, true);
+    assert!(!c.plan.aliases.is_empty() && c.plan.commits.is_empty());
+    c.schedule.together.push(0..c.schedule.kernels.len());
+    let why = check::check(&c.schedule, &c.plan).unwrap_err();
+    assert!(why.contains("beside it"), "{why}");
+    let apart = plan(&c.schedule, &PlanOptions::default()).unwrap();
+    assert_eq!((apart.aliases.len(), apart.commits.len()), (0, 1), "{:?}", apart.refusals);
 }

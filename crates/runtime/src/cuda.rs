@@ -36,6 +36,9 @@ impl Driver for Cuda {
     fn compile(&self, schedule: &Schedule, plan: &Plan) -> Result<Arc<dyn DeviceProgram>, Error> {
         Ok(Arc::new(Compiled(Arc::new(CudaProgram::new(&self.0, schedule, plan)?))))
     }
+    fn facts(&self) -> Result<Vec<(&'static str, String)>, Error> {
+        Ok(self.0.facts()?)
+    }
     fn free_bytes(&self) -> Result<usize, Error> {
         Ok(self.0.memory()?.0)
     }
@@ -62,13 +65,9 @@ impl DeviceProgram for Compiled {
     fn code(&self) -> &Code {
         self.0.code()
     }
-    unsafe fn bind(&self, states: &[u64], watched: Option<BufferId>) -> Result<Box<dyn DeviceBound>, Error> {
+    unsafe fn bind(&self, states: &[u64]) -> Result<Box<dyn DeviceBound>, Error> {
         // SAFETY: the contract is the same.
-        let mut bound = unsafe { CudaBound::new(&self.0, states, true) }?;
-        if let Some(buffer) = watched {
-            bound.watch(buffer)?;
-        }
-        Ok(Box::new(bound))
+        Ok(Box::new(unsafe { CudaBound::new(&self.0, states, true) }?))
     }
 }
 

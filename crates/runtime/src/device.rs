@@ -91,24 +91,30 @@ impl Device {
         }
     }
 
-    /// Every device that this build knows, by name, with what it is or why it cannot be used; then the libraries that it asks
-    /// for, each with whether it was found.
+    /// Every device that this build knows, by name, with what it is or why it cannot be used; then what there is to know of a
+    /// GPU, and the libraries that it asks for, each with whether it was found.
     pub fn survey() -> Vec<(&'static str, String)> {
-        let said = |device: Result<Device, Error>| match device {
+        let said = |device: &Result<Device, Error>| match device {
             Ok(device) => format!("{device:?}"),
             Err(e) => format!("not usable: {e}"),
         };
-        let mut all = vec![("cpu", said(Device::cpu()))];
+        let mut all = vec![("cpu", said(&Device::cpu()))];
         #[cfg(feature = "cuda")]
         {
-            all.push(("cuda", said(Device::cuda())));
+            let device = Device::cuda();
+            all.push(("cuda", said(&device)));
+            match device.map(|d| d.driver().map_or(Ok(vec![]), |driver| driver.facts())) {
+                Ok(Ok(facts)) => all.extend(facts),
+                Ok(Err(e)) => all.push(("cuda", format!("not usable: {e}"))),
+                Err(_) => {}
+            }
             for l in onestep_cuda::device::libraries() {
                 let found = if l.found { "found" } else { "missing" };
                 all.push((l.file, format!("{found} ({})", l.purpose)));
             }
         }
         #[cfg(not(feature = "cuda"))]
-        all.push(("cuda", said(Device::named("cuda", None))));
+        all.push(("cuda", said(&Device::named("cuda", None))));
         all
     }
 

@@ -20,6 +20,12 @@ pub(crate) trait Driver: Send + Sync + Debug {
     /// Compiles a schedule.
     fn compile(&self, schedule: &Schedule, plan: &Plan) -> Result<Arc<dyn DeviceProgram>, Error>;
 
+    /// What there is to know of it, by name, for people.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+    fn facts(&self) -> Result<Vec<(&'static str, String)>, Error> {
+        Ok(vec![])
+    }
+
     /// Bytes of its memory that are free.
     fn free_bytes(&self) -> Result<usize, Error>;
 
@@ -44,19 +50,18 @@ pub(crate) trait DeviceProgram: Send + Sync {
     /// Its launches, texts and memory.
     fn code(&self) -> &Code;
 
-    /// Gives it memory. `states` are addresses of the state tensors in the schedule's order, and `watched` a buffer that holds
-    /// one `i32`, for [`DeviceBound::look`].
+    /// Gives it memory. `states` are addresses of the state tensors in the schedule's order.
     ///
     /// # Safety
     ///
     /// Each address is of memory of this device of the state's size, that lives as long as what is made here and that nobody
     /// else accesses during a run.
-    unsafe fn bind(&self, states: &[u64], watched: Option<BufferId>) -> Result<Box<dyn DeviceBound>, Error>;
+    unsafe fn bind(&self, states: &[u64]) -> Result<Box<dyn DeviceBound>, Error>;
 }
 
 /// A program with its memory.
 pub(crate) trait DeviceBound: Send {
-    /// The bytes of an input, to be overwritten before a run.
+    /// The bytes of an input, to be overwritten before a run. A run takes either all inputs anew, or those of the last one.
     fn input(&mut self, n: usize) -> Result<&mut [u8], Error>;
 
     /// Runs the program: returns when it is under way. With `times` it runs kernel by kernel, and adds the nanoseconds of each.
@@ -65,8 +70,8 @@ pub(crate) trait DeviceBound: Send {
     /// Copies a buffer of the schedule to the host, after every run so far.
     fn read(&self, buffer: BufferId, into: &mut [u8]) -> Result<(), Error>;
 
-    /// What the watched buffer held after the first run, of those not looked at yet, that left another number than 0 there.
-    /// Without `wait`, only runs that are over are looked at.
+    /// The number of a bad index ([`onestep_passes::indices`]) that a run has met since somebody looked last. Without `wait`, of
+    /// the runs that are over.
     fn look(&mut self, wait: bool) -> Result<Option<i32>, Error>;
 
     /// Bytes that it holds on the device.

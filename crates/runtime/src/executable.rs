@@ -40,8 +40,7 @@ impl Inner {
     /// The buffer that says which index was out of range, if the program checks any: the number of the check from 1 on, or 0.
     pub fn flag(&self) -> Option<BufferId> {
         let Compiled { schedule, sites, .. } = &self.compiled;
-        let mut outputs = schedule.outputs.iter().filter(|_| !sites.is_empty());
-        outputs.find(|(name, _)| &**name == indices::OUTPUT).map(|(_, buffer)| *buffer)
+        indices::flag(schedule).filter(|_| !sites.is_empty())
     }
 
     /// The error of that number.

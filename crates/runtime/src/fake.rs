@@ -9,6 +9,7 @@ use onestep_cpu::{CpuProgram, CpuTarget};
 use onestep_cuda::CudaError;
 use onestep_cuda::code::Code;
 use onestep_passes::Target;
+use onestep_passes::indices;
 use onestep_passes::plan::{Place, Plan};
 use onestep_passes::schedule::{BufferId, BufferKind, Schedule};
 use std::collections::VecDeque;
@@ -122,7 +123,7 @@ impl DeviceProgram for Compiled {
     fn code(&self) -> &Code {
         &self.code
     }
-    unsafe fn bind(&self, states: &[u64], watched: Option<BufferId>) -> Result<Box<dyn DeviceBound>, Error> {
+    unsafe fn bind(&self, states: &[u64]) -> Result<Box<dyn DeviceBound>, Error> {
         self.switches.alive()?;
         let (s, p) = (&self.schedule, &self.plan);
         let arena = words(p.arena_bytes);
@@ -158,7 +159,7 @@ impl DeviceProgram for Compiled {
             scratch: words(self.program.scratch_bytes(1)),
             program: self.program.clone(),
             pool: Pool::new(1).expect("one thread is the caller's own"),
-            watched,
+            flag: indices::flag(s),
             noted: Mutex::default(),
             switches: self.switches.clone(),
             _memory: (arena, constants),
@@ -175,8 +176,8 @@ struct Bound {
     commits: Vec<(usize, usize, usize)>,
     inputs: Vec<(Box<[u128]>, usize)>,
     scratch: Box<[u128]>,
-    watched: Option<BufferId>,
-    /// What the watched buffer held after each run that was not looked at.
+    flag: Option<BufferId>,
+    /// What the flag held after each run that was not looked at.
     noted: Mutex<VecDeque<i32>>,
     switches: Arc<Switches>,
     _memory: (Box<[u128]>, Vec<Box<[u128]>>),
@@ -198,8 +199,8 @@ impl DeviceBound for Bound {
             // SAFETY: both are live buffers of that many bytes, and apart.
             unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes) };
         }
-        if let Some(b) = self.watched {
-            // SAFETY: the watched buffer is an i32.
+        if let Some(b) = self.flag {
+            // SAFETY: the flag is an i32.
             let number = unsafe { (self.addresses[b.index()] as *const i32).read() };
             self.noted.lock().expect("no holder panics").push_back(number);
         }

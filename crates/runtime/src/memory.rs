@@ -11,7 +11,7 @@ use std::fmt;
 pub struct Memory {
     /// State tensors: parameters, slots, scalars, caches. Other programs may share them.
     pub state: usize,
-    /// Areas that inputs are copied into.
+    /// Areas that inputs are copied into; on a GPU twice, unless they are large, so that a copy runs beside the step before.
     pub inputs: usize,
     /// Arrays written into the program.
     pub constants: usize,
@@ -43,7 +43,7 @@ impl Memory {
         let Areas { inputs, constants, arena, scratch, workspace } = Areas::of(code);
         let schedule = &compiled.schedule;
         let outputs: usize = schedule.outputs.iter().map(|(_, b)| schedule.buffer(*b).bytes()).sum();
-        let staging = code.input_bytes + outputs;
+        let staging = Areas::turns(code) * code.input_bytes + outputs;
         Memory { state: compiled.plan.state_bytes, inputs, constants, arena, scratch, workspace, staging }
     }
 

@@ -78,7 +78,7 @@ impl Remote {
         }
         // SAFETY: each copy is of its tensor's size and lives as long as its mirror, which `states` keeps; a run borrows the
         // state exclusively.
-        let bound = unsafe { program.bind(&addresses, executable.inner.flag()) }?;
+        let bound = unsafe { program.bind(&addresses) }?;
         let fetched =
             schedule.outputs.iter().map(|(_, b)| Ok((*b, Buffer::new(schedule.buffer(*b).bytes())?)));
         let fetched = fetched.collect::<Result<_, Error>>()?;

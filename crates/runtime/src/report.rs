@@ -38,8 +38,13 @@ pub enum LaunchReport {
         /// Bytes of dynamic shared memory.
         shared_bytes: u32,
     },
-    /// Of a matrix product that the vendor's library computes, with factors of this dtype.
-    Product(DType),
+    /// Of a matrix product that the vendor's library computes.
+    Product {
+        /// The factors' dtype.
+        dtype: DType,
+        /// Whether they are rounded to TF32.
+        tf32: bool,
+    },
     /// Of a copy within the device, of so many bytes.
     Copy(usize),
 }
@@ -52,7 +57,7 @@ impl LaunchReport {
                 let (name, threads, shared_bytes) = (k.name.clone(), k.threads, k.shared_bytes);
                 LaunchReport::Kernel { name, grid: *grid, threads, shared_bytes }
             }
-            Step::Product(p) => LaunchReport::Product(p.dtype),
+            Step::Product(p) => LaunchReport::Product { dtype: p.dtype, tf32: p.tf32 },
             Step::Copy { bytes, .. } => LaunchReport::Copy(*bytes),
         }
     }
@@ -65,7 +70,9 @@ impl fmt::Display for LaunchReport {
                 write!(f, "{name} <{grid} x {threads}>")?;
                 if *shared_bytes > 0 { write!(f, " with {shared_bytes} shared bytes") } else { Ok(()) }
             }
-            LaunchReport::Product(dtype) => write!(f, "the library's product of {dtype}"),
+            LaunchReport::Product { dtype, tf32 } => {
+                write!(f, "the library's product of {dtype}{}", if *tf32 { " in tf32" } else { "" })
+            }
             LaunchReport::Copy(bytes) => write!(f, "copy of {bytes} bytes"),
         }
     }

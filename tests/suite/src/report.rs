@@ -44,9 +44,11 @@ pub fn run(runtime: &dyn Runtime, samples: &Samples) -> Report {
     let mut operators: BTreeMap<String, Operator> = samples.suite.iter().map(of).collect();
     let mut used = [false; EXCEPTIONS.len()];
     let mut recorded: BTreeMap<&str, usize> = BTreeMap::new();
+    for sample in &samples.samples {
+        *recorded.entry(&sample.key).or_default() += 1;
+    }
     for (i, verdict) in verdicts {
         let key = &samples.samples[i].key;
-        *recorded.entry(key).or_default() += 1;
         let operator = operators.entry(key.clone()).or_default();
         match verdict {
             Verdict::Passed { gradient } => {

@@ -44,14 +44,14 @@ fn casts_are_those_of_pytorch() {
             let codes = Array::from_bytes(dtype, &[256], &(0..=u8::MAX).collect::<Vec<_>>()).unwrap();
             let want = Array::from_bytes(DType::F32, &[256], values.data()).unwrap().to_f64();
             for (code, (got, want)) in
-                cast(&*runtime, &codes, DType::F32).to_f64().iter().zip(&want).enumerate()
+                cast(runtime, &codes, DType::F32).to_f64().iter().zip(&want).enumerate()
             {
                 let same = got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan();
                 assert!(same, "{dtype} {code:#04x} is {got} on {}, not {want}", runtime.name());
             }
             for (from, wide, data) in &sources {
                 let x = Array::from_bytes(*wide, &[data.len() / wide.size()], data).unwrap();
-                let got = cast(&*runtime, &x, dtype);
+                let got = cast(runtime, &x, dtype);
                 let want = tensor(&format!("{name}/{from}"));
                 for (i, (got, want)) in got.bytes().iter().zip(want.data()).enumerate() {
                     // PyTorch's NaN keep their signs.
@@ -80,7 +80,7 @@ fn scaled_products_and_their_gradients() {
         g.output("dx", back[0].unwrap());
         g.output("dw", back[1].unwrap());
         let graph = g.build().unwrap();
-        let draw = |seed, dtype, shape: &[usize], most| {
+        let draw = |seed, dtype, shape: &[usize], most: f64| {
             let ty = Type::new(dtype, Shape::fixed(shape));
             Rng::new(seed).dense(&ty, Range::Real(-most, most)).to_array().unwrap()
         };

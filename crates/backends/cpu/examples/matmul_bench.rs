@@ -174,10 +174,10 @@ fn attention(pools: &[Pool; 2], line: &str, causal: bool, [b, h, t, d]: [usize; 
         let mut operands: Vec<View> = (0..3).map(|_| bench.view(&shape)).collect();
         let mut results = vec![];
         if name == "forward" {
-            results.extend([bench.buffer(&shape), bench.buffer(&[b, h, t])]);
+            results.extend([bench.view(&shape), bench.view(&[b, h, t])]);
         } else {
             operands.extend([bench.view(&shape), bench.view(&[b, h, t]), bench.view(&shape)]);
-            results.extend((0..3).map(|_| bench.buffer(&shape)));
+            results.extend((0..3).map(|_| bench.view(&shape)));
         }
         bench.schedule.kernels.push(Kernel::Library(LibraryKernel { op, operands, results }));
         let flops = products * 2.0 * (b * h * t * t * d) as f64 * if causal { 0.5 } else { 1.0 };

@@ -33,6 +33,10 @@ impl Target for CpuTarget {
         matches!(op, Op::Matmul(_) | Op::Attention(_) | Op::AttentionGrad(_))
     }
 
+    fn gives_strided(&self, op: &Op, result: usize) -> bool {
+        library::gives_strided(op, result)
+    }
+
     fn computes_in(&self, dtype: DType) -> bool {
         !matches!(dtype, DType::F16 | DType::BF16) && !dtype.is_fp8()
     }

@@ -105,6 +105,39 @@ fn masked_attention_and_rows_that_see_nothing() {
 }
 
 #[test]
+fn gradients_in_a_packed_tensor_have_the_bits_of_gradients_by_themselves() {
+    let [b, h, t, d] = [2, 3, 20, 8];
+    for layout in [AttentionLayout::Bhtd, AttentionLayout::Bthd] {
+        let op = Attention { causal: true, ..Attention::new(layout, 0.3) };
+        let (grad, operands) = backward(&op, operands(&op, DType::F32, [b, h, h, t, t, d, d], None, None));
+        let (alone, results) = case(&grad, &operands);
+        let alone = alone.run();
+        let (mut packed, _) = case(&grad, &operands);
+        // [b, t, 3, h, d], as the gradient of a fused projection wants them.
+        let whole = packed.temp(DType::F32, &[b, t, 3, h, d]);
+        if let Kernel::Library(l) = &mut packed.schedule.kernels[0] {
+            for (part, view) in l.results.iter_mut().enumerate() {
+                let strides = layout.arrange([t * 3 * h * d, d, 3 * h * d, 1]);
+                *view =
+                    View { buffer: whole, offset: part * h * d, strides: strides.to_vec(), ..view.clone() };
+            }
+        }
+        let whole = packed.run()[whole.index()].to_f64();
+        for part in 0..3 {
+            let result = alone[operands.len() + part].to_f64();
+            let sizes = results[part].sizes();
+            for (n, want) in result.iter().enumerate() {
+                let at =
+                    [0, 1, 2, 3].map(|axis| n / sizes[axis + 1..].iter().product::<usize>() % sizes[axis]);
+                let [b, h_at, t_at, d_at] = layout.arrange(at);
+                let got = whole[(((b * t + t_at) * 3 + part) * h + h_at) * d + d_at];
+                assert_eq!(got.to_bits(), want.to_bits(), "{layout:?} {part} {n}");
+            }
+        }
+    }
+}
+
+#[test]
 fn attention_of_views_has_the_bits_of_attention_of_copies() {
     let [b, h, t, d] = [2, 3, 20, 8];
     // q, k and v in one [b, t, 3, h, d] tensor, as a fused projection leaves them.

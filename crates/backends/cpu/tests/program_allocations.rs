@@ -35,7 +35,7 @@ static COUNTING: Counting = Counting;
 
 /// Adds a kernel of `op` whose results are fresh temporaries of these shapes.
 fn library(case: &mut Case, op: impl Into<Op>, operands: Vec<View>, results: &[(DType, &[usize])]) {
-    let results = results.iter().map(|(d, s)| case.temp(*d, s)).collect();
+    let results = results.iter().map(|(d, s)| View::whole(case.temp(*d, s), s)).collect();
     case.push(Kernel::Library(LibraryKernel { op: op.into(), operands, results }));
 }
 

@@ -5,6 +5,7 @@
 //! cargo run --release -p onestep-cuda --features device --example tune -- step.onestep
 //! ```
 
+use onestep_cuda::CudaTarget;
 use onestep_cuda::code::Product;
 use onestep_cuda::device::CudaDevice;
 use onestep_cuda::lower::lower;
@@ -17,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let graph = Graph::parse(&std::fs::read_to_string(&file)?)?;
     let device = CudaDevice::open(0)?;
     let compiled = compile(&graph, device.target(), &Options::default())?;
-    let code = lower(&compiled.schedule, &compiled.plan, &|_| true)?;
+    let code = lower(&compiled.schedule, &compiled.plan, &CudaTarget::HOPPER, &|_| true)?;
     // Places differ from layer to layer, and so do not count.
     let shape = |p: &Product| (p.sizes, p.dtype, p.result, p.lhs.1, p.rhs.1, p.aligned);
     let (mut before, mut after) = (0.0, 0.0);

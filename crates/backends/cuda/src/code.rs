@@ -40,6 +40,8 @@ pub enum Space {
     Arena,
     /// What a kernel keeps between its own launches.
     Scratch,
+    /// A number that the host looks at while the device runs.
+    Notice,
     /// Buffer `n` of a scan's body, while that is lowered.
     Body(usize),
 }
@@ -58,6 +60,11 @@ impl Address {
     pub fn plus(self, bytes: usize) -> Address {
         Address { offset: self.offset + bytes, ..self }
     }
+
+    /// Whether it is a multiple of 16 bytes in every iteration of a scan.
+    pub(crate) fn in_chunks(self) -> bool {
+        self.offset.is_multiple_of(16) && !matches!(self.space, Space::Body(_))
+    }
 }
 
 /// A kernel of the program.
@@ -71,7 +78,23 @@ pub struct Kernel {
     pub threads: u32,
     /// Bytes of dynamic shared memory.
     pub shared_bytes: u32,
+    /// The first parameters are not addresses but describe these matrices there, for Hopper's copy engine.
+    pub maps: Vec<TensorMap>,
 }
+
+/// A matrix of 16-bit floats that the copy engine loads in panels of 64 × 64 numbers, each row of 128 bytes swizzled.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TensorMap {
+    /// The numbers' dtype.
+    pub dtype: DType,
+    /// Numbers of a row, which are contiguous, and rows.
+    pub sizes: [usize; 2],
+    /// Numbers from a row to the next.
+    pub pitch: usize,
+}
+
+/// Rows of a panel, and the numbers of each.
+pub const PANEL: usize = 64;
 
 /// A matrix product that a vendor's library may take: `out[b, i, j] = Σ_k lhs[b, i, k] · rhs[b, k, j]`, dense output.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -82,6 +105,8 @@ pub struct Product {
     pub dtype: DType,
     /// The right one's, which is another only where both are 8-bit floats.
     pub right_dtype: DType,
+    /// Whether factors of `f32` may be rounded to TF32.
+    pub tf32: bool,
     /// The result's.
     pub result: DType,
     /// The left factor and the distances of its neighbours along batch, row and summed axis, in elements.
@@ -166,6 +191,11 @@ impl Code {
 
     /// Adds a launch, and its kernel if there is none with this text.
     pub(crate) fn launch(&mut self, launch: Launch) -> Step {
+        self.launch_mapped(launch, vec![])
+    }
+
+    /// The same for a text whose first parameters describe matrices, which follow from the text.
+    pub(crate) fn launch_mapped(&mut self, launch: Launch, maps: Vec<TensorMap>) -> Step {
         let next = self.kernels.len();
         let kernel = *self.known.entry(launch.source).or_insert_with_key(|source| {
             let name = format!("k{:016x}", stream_id(source));
@@ -175,6 +205,7 @@ impl Code {
                 source,
                 threads: launch.threads,
                 shared_bytes: launch.shared_bytes as u32,
+                maps,
             });
             next
         });

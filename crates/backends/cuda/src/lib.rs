@@ -15,6 +15,7 @@ mod library;
 pub mod lower;
 pub mod render;
 mod target;
+mod within;
 
 pub use areas::Areas;
 pub use error::CudaError;

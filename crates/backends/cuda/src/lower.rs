@@ -6,21 +6,31 @@
 use crate::branches::{self, Unit, Use};
 use crate::code::{Address, Code, Launch, NAME, Product, Space, Step, THREADS};
 use crate::error::CudaError;
+use crate::library::gemv::Group;
 use crate::library::{self, Context};
 use crate::render::split::split;
-use crate::render::{ALIGNED, Buffers, Part, render_parts};
+use crate::render::{ALIGNED, Buffers, Part, parts_with, scalar};
+use crate::target::CudaTarget;
+use crate::within::{self, NOWHERE, Within};
 use onestep_ir::DType;
+use onestep_passes::indices;
 use onestep_passes::plan::{Place, Plan};
 use onestep_passes::schedule::{
     BufferId, BufferKind, Kernel, LoopKernel, MatmulKernel, ScanKernel, Schedule, View,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 /// Parameters of a launch, at most: 8 bytes each of the 4096 that every device takes.
 const MOST_PARAMETERS: usize = 448;
 
-/// Lowers a schedule. `vendor` says which products the vendor's library takes; the others get a kernel of this crate.
-pub fn lower(schedule: &Schedule, plan: &Plan, vendor: &dyn Fn(&Product) -> bool) -> Result<Code, CudaError> {
+/// Lowers a schedule for a target. `vendor` says which products the vendor's library takes; the others get a kernel of this crate, as
+/// do those that it makes as fast.
+pub fn lower(
+    schedule: &Schedule,
+    plan: &Plan,
+    target: &CudaTarget,
+    vendor: &dyn Fn(&Product) -> bool,
+) -> Result<Code, CudaError> {
     let mut code = Code::new(plan.arena_bytes);
     let mut inputs = vec![];
     for (_, b) in &schedule.inputs {
@@ -32,38 +42,56 @@ pub fn lower(schedule: &Schedule, plan: &Plan, vendor: &dyn Fn(&Product) -> bool
     let homes = homes(schedule, plan, &mut code, &|n| inputs[n], &state, arena)?;
     code.homes = homes.clone();
     code.labels = schedule.kernels.iter().map(label).collect();
-    let (mut out, mut own) = (vec![], Lowering { code, vendor, body: vec![] });
+    let tf32 = schedule.allow_tf32;
+    let within = within::find(schedule, &homes);
+    let copied: BTreeSet<usize> = within.values().map(|w| w.copy).collect();
+    let (mut out, mut own) = (vec![], Lowering { code, target, vendor, tf32, body: vec![], within: &within });
+    let flag = indices::flag(schedule);
     let (mut number, mut groups) = (0, vec![]);
     while number < schedule.kernels.len() {
         let at = |e| CudaError::Kernel { kernel: number, source: Box::new(e) };
-        let beside = own.beside(&schedule.kernels[number..], schedule, &homes, &mut out).map_err(at)?;
-        if beside == 0 {
+        let group = schedule.beside(number);
+        let kernels = &schedule.kernels[number..group.end];
+        let together = number == group.start
+            && kernels.len() > 1
+            && own.together(kernels, schedule, &homes, &mut out).map_err(at)?;
+        if !together && !copied.contains(&number) {
             own.kernel(&schedule.kernels[number], schedule, &homes, &mut out).map_err(at)?;
+        }
+        let taken = if together { kernels } else { &kernels[..1] };
+        if let Some(flag) = flag.filter(|flag| taken.iter().any(|k| k.writes().contains(flag))) {
+            out.push(own.code.launch(library::notice::notice(homes[flag.index()])));
         }
         for step in out.drain(..) {
             own.code.push(number, step)?;
         }
-        number += beside.max(1);
-        groups.push(beside.max(1));
+        groups.push(taken.len());
+        number += taken.len();
     }
     for step in commits(schedule, plan, &homes, &state) {
         own.code.push(schedule.kernels.len(), step)?;
     }
-    own.code.branches = branches::deal(&units(schedule, &own.code, &groups));
+    own.code.branches = branches::deal(&units(schedule, &own.code, &groups, own.within.values()));
     Ok(own.code)
 }
 
 /// Lowers a schedule without a device: as for one whose library takes every product of floats that it may.
 pub fn lower_offline(schedule: &Schedule, plan: &Plan) -> Result<Code, CudaError> {
-    lower(schedule, plan, &|p| p.dtype != DType::F64)
+    lower(schedule, plan, &CudaTarget::HOPPER, &|p| p.dtype != DType::F64)
 }
 
 /// Rows and columns that a block of the vendor's library takes of a product, about.
 const TILE: usize = 128;
 
 /// The kernels, and the copies of new state as one more, with the memory that they use. `groups` are the numbers of kernels
-/// that share launches, in order; the first of each has the launch, and so uses what the others do.
-fn units(schedule: &Schedule, code: &Code, groups: &[usize]) -> Vec<Unit> {
+/// that share launches, in order; the first of each has the launch, and so uses what the others do. So does one that stores its
+/// result within a larger tensor, for what would copy it there.
+fn units<'a>(
+    schedule: &Schedule,
+    code: &Code,
+    groups: &[usize],
+    within: impl Iterator<Item = &'a Within>,
+) -> Vec<Unit> {
     let of = |&b: &BufferId, writes: bool| {
         let (home, bytes) = (code.homes[b.index()], schedule.buffer(b).bytes());
         Use { space: home.space, start: home.offset, end: home.offset + bytes, writes }
@@ -77,6 +105,10 @@ fn units(schedule: &Schedule, code: &Code, groups: &[usize]) -> Vec<Unit> {
     let commits = units.len();
     if code.steps.last().is_some_and(|(at, _)| *at == commits) {
         units.push(Unit::default());
+    }
+    for w in within {
+        let uses = std::mem::take(&mut units[w.copy].uses);
+        units[w.writer].uses.extend(uses);
     }
     let mut first = 0;
     for &count in groups {
@@ -148,11 +180,24 @@ fn commits(
     plan.commits.iter().map(copy).filter(|s| !matches!(s, Step::Copy { bytes: 0, .. })).collect()
 }
 
+/// What is known of the buffers of loop kernels, those between the pieces of long rows included.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    homes: &'a [Address],
+    dtypes: &'a [DType],
+    within: &'a HashMap<BufferId, Within>,
+}
+
 struct Lowering<'a> {
     code: Code,
+    target: &'a CudaTarget,
     vendor: &'a dyn Fn(&Product) -> bool,
+    /// Whether the library's products of `f32` may be in TF32.
+    tf32: bool,
     /// Bytes of which the places of the buffers of a scan's body are multiples, while that is lowered.
     body: Vec<usize>,
+    /// Results that go within larger tensors.
+    within: &'a HashMap<BufferId, Within>,
 }
 
 impl Lowering<'_> {
@@ -164,7 +209,9 @@ impl Lowering<'_> {
         homes: &[Address],
         out: &mut Vec<Step>,
     ) -> Result<(), CudaError> {
-        let context = Context { schedule, homes };
+        // Those of a scan's body stay where they are.
+        let within = if self.body.is_empty() { self.within } else { &NOWHERE };
+        let context = Context { schedule, homes, within };
         let launches = match kernel {
             Kernel::Loops(parts) => return self.loops(parts, &context, out),
             Kernel::Scan(s) => return self.scan(s, &context, out),
@@ -175,37 +222,35 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Products of few rows that come first and do not depend on each other, as one launch, and what follows the last of them;
-    /// how many they are, or 0 where there are not two. The launch counts for the first of them.
-    fn beside(
+    /// Kernels that run together, as one launch of products of few rows and what follows the last of them; `false` where they
+    /// cannot. The launch counts for the first of them.
+    fn together(
         &mut self,
         kernels: &[Kernel],
         schedule: &Schedule,
         homes: &[Address],
         out: &mut Vec<Step>,
-    ) -> Result<usize, CudaError> {
-        let context = Context { schedule, homes };
-        let (mut group, mut epilogue) = (vec![], None);
-        for kernel in kernels {
-            let Kernel::Matmul(m) = kernel else { break };
-            let product = library::matmul::product(m, &context)?;
-            let takes = library::gemv::takes(&product) && !library::simt::takes(&product);
-            if !takes || !library::gemv::joins(&group, &product) {
-                break;
-            }
-            group.push(product);
-            epilogue = m.epilogue.as_deref();
-            if epilogue.is_some() {
-                break;
-            }
+    ) -> Result<bool, CudaError> {
+        let context = Context { schedule, homes, within: self.within };
+        let Some(all) = library::gemv::together(schedule, kernels).filter(|t| t.len() == kernels.len())
+        else {
+            return Ok(false);
+        };
+        let product = |m: &&MatmulKernel| library::matmul::product(m, &context);
+        let products = all.products.iter().map(product).collect::<Result<Vec<Product>, CudaError>>()?;
+        if !products.iter().all(library::gemv::takes) {
+            return Ok(false);
         }
-        if group.len() < 2 {
-            return Ok(0);
-        }
-        let fixed = group.iter().all(|p| is_fixed(schedule, p.rhs.0));
-        self.launches(library::gemv::launch(&group, fixed).into(), out);
-        self.loops(epilogue.map_or(&[], std::slice::from_ref), &context, out)?;
-        Ok(group.len())
+        let group = Group {
+            products: &products,
+            outs: all.products.iter().map(|m| m.out).collect(),
+            before: all.before,
+            epilogue: all.fused(),
+            fixed: products.iter().all(|p| is_fixed(schedule, p.rhs.0)),
+        };
+        self.launches(library::gemv::compile(&group, &context)?.into(), out);
+        self.loops(all.afterwards().map_or(&[], std::slice::from_ref), &context, out)?;
+        Ok(true)
     }
 
     fn launches(&mut self, launches: library::Launches, out: &mut Vec<Step>) {
@@ -242,37 +287,47 @@ impl Lowering<'_> {
             second.push(Part::from(cut.rest));
         }
         self.code.scratch_bytes = self.code.scratch_bytes.max(scratch);
-        self.grouped(&first, &homes, &dtypes, out)?;
-        self.grouped(&second, &homes, &dtypes, out)
+        let known = Known { homes: &homes, dtypes: &dtypes, within: context.within };
+        self.grouped(&first, &known, out)?;
+        self.grouped(&second, &known, out)
     }
 
     /// Loop kernels as one launch, unless they have too many buffers for one.
-    fn grouped(
-        &mut self,
-        parts: &[Part],
-        homes: &[Address],
-        dtypes: &[DType],
-        out: &mut Vec<Step>,
-    ) -> Result<(), CudaError> {
-        let known = Buffers { dtype: &|b| dtypes[b.index()], aligned: &|b| self.aligned(homes[b.index()]) };
+    fn grouped(&mut self, parts: &[Part], known: &Known<'_>, out: &mut Vec<Step>) -> Result<(), CudaError> {
+        let Known { homes, dtypes, within } = *known;
+        let aligned = |b: BufferId| {
+            let own = self.aligned(homes[b.index()]);
+            let larger = within.get(&b).map(|w| w.aligned(dtypes[b.index()]));
+            larger.map_or(own, |larger| own.min(larger))
+        };
+        let buffers = Buffers { dtype: &|b| dtypes[b.index()], aligned: &aligned };
+        let more = |b: BufferId, pointer: &str| {
+            let element = scalar::storage(dtypes[b.index()]);
+            within.get(&b).map(|w| w.more(pointer, element))
+        };
         let (mut start, mut launches) = (0, vec![]);
         while start < parts.len() {
-            let mut buffers = BTreeSet::new();
+            let mut named = BTreeSet::new();
             let mut end = start;
             while let Some(Part { kernel, .. }) = parts.get(end) {
-                buffers.extend(kernel.reads().into_iter().chain(kernel.writes()));
-                if buffers.len() > MOST_PARAMETERS && end > start {
+                named.extend(kernel.reads().into_iter().chain(kernel.writes()));
+                let parameters = named.len() + 2 * named.iter().filter(|b| within.contains_key(b)).count();
+                if parameters > MOST_PARAMETERS && end > start {
                     break;
                 }
                 end += 1;
             }
-            let rendered = render_parts(&parts[start..end], known, NAME)?;
+            let rendered = parts_with(&parts[start..end], buffers, NAME, &more)?;
+            let places = |b: &BufferId| {
+                let larger = within.get(b).map_or(vec![], |w| vec![w.larger, w.start]);
+                std::iter::once(homes[b.index()]).chain(larger)
+            };
             launches.push(Launch {
                 source: rendered.source,
                 grid: rendered.grid as usize,
                 threads: THREADS,
                 shared_bytes: rendered.shared_bytes as usize,
-                arguments: rendered.parameters.iter().map(|b| homes[b.index()]).collect(),
+                arguments: rendered.parameters.iter().flat_map(places).collect(),
             });
             start = end;
         }
@@ -295,17 +350,28 @@ impl Lowering<'_> {
         context: &Context<'_>,
         out: &mut Vec<Step>,
     ) -> Result<(), CudaError> {
-        let product = library::matmul::product(m, context)?;
+        let mut product = library::matmul::product(m, context)?;
+        product.tf32 = self.tf32 && product.dtype == DType::F32;
         let [batch, rows, columns, k] = product.sizes;
         let elements = batch * rows * columns;
         let mut epilogue = m.epilogue.as_deref();
-        if library::simt::takes(&product) {
+        if library::gemv::takes(&product) {
+            let group = Group {
+                products: std::slice::from_ref(&product),
+                outs: vec![m.out],
+                before: None,
+                epilogue: epilogue.take_if(|e| library::gemv::takes_epilogue(m, e)),
+                fixed: is_fixed(context.schedule, product.rhs.0),
+            };
+            self.launches(library::gemv::compile(&group, context)?.into(), out);
+        } else if library::simt::takes(&product) {
             let fused = epilogue.take_if(|e| library::simt::takes_epilogue(m, e));
             self.launches(library::simt::compile(&product, m.out, fused, context)?, out);
-        } else if library::gemv::takes(&product) {
-            let fixed = is_fixed(context.schedule, product.rhs.0);
-            let fused = epilogue.take_if(|e| library::gemv::takes_epilogue(m, e));
-            self.launches(library::gemv::compile(&product, m.out, fused, context, fixed)?, out);
+        } else if self.target.warpgroups && library::warpgroup::takes(&product) {
+            let fused = epilogue.take_if(|e| library::warpgroup::takes_epilogue(m, e));
+            let (launches, scratch) = library::warpgroup::compile(&product, m.out, fused, context)?;
+            self.code.scratch_bytes = self.code.scratch_bytes.max(scratch);
+            out.extend(launches.into_iter().map(|(launch, maps)| self.code.launch_mapped(launch, maps)));
         } else if elements * k > 0 && (self.vendor)(&product) {
             out.push(Step::Product(product));
         } else if elements > 0 {

@@ -4,13 +4,14 @@ use crate::library;
 use crate::render::split::MANY_ROWS;
 use onestep_ir::{DType, Op, Type};
 use onestep_passes::Target;
-use onestep_passes::schedule::{LoopKernel, MatmulKernel};
+use onestep_passes::schedule::{LoopKernel, MatmulKernel, Schedule};
 
 /// The description of an NVIDIA GPU, of compute capability 8.0 at least.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CudaTarget {
-    /// Whether it has the products of a warpgroup that the attention kernels are made of; else attention is taken apart.
-    warpgroups: bool,
+    /// Whether it has the products of a warpgroup, of which the attention kernels and those of [`library::warpgroup`] are made; else
+    /// attention is taken apart.
+    pub(crate) warpgroups: bool,
 }
 
 impl CudaTarget {
@@ -18,6 +19,11 @@ impl CudaTarget {
     pub const HOPPER: CudaTarget = CudaTarget { warpgroups: true };
     /// Any other one.
     pub const OTHER: CudaTarget = CudaTarget { warpgroups: false };
+
+    /// Whether it has products of a warpgroup.
+    pub fn has_warpgroups(&self) -> bool {
+        self.warpgroups
+    }
 
     /// The GPU of an architecture, such as `sm_90a`.
     pub fn of(architecture: &str) -> &'static CudaTarget {
@@ -44,14 +50,24 @@ impl Target for CudaTarget {
         library::takes_strided(op)
     }
 
+    fn gives_strided(&self, op: &Op, result: usize) -> bool {
+        library::gives_strided(op, result)
+    }
+
     /// Loop kernels hold 16-bit floats in `f32` and round each op. 8-bit ones are only cast and moved.
     fn computes_in(&self, _: DType) -> bool {
         true
     }
 
-    /// Beside other products an epilogue would be a launch of its own; as a loop kernel it may share one with others.
+    /// Products of few rows, and the loop in front of them.
+    fn together(&self, schedule: &Schedule, first: usize) -> usize {
+        library::gemv::together(schedule, &schedule.kernels[first..]).map_or(1, |all| all.len())
+    }
+
     fn takes_epilogue(&self, matmul: &MatmulKernel, epilogue: &LoopKernel) -> bool {
-        library::simt::takes_epilogue(matmul, epilogue) || library::gemv::takes_epilogue(matmul, epilogue)
+        library::simt::takes_epilogue(matmul, epilogue)
+            || library::gemv::takes_epilogue(matmul, epilogue)
+            || self.warpgroups && library::warpgroup::takes_epilogue(matmul, epilogue)
     }
 
     /// A processor makes some 15 operations in the time of a byte.

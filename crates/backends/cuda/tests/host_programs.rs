@@ -13,6 +13,7 @@ mod instructions;
 
 use cases::Case;
 use instructions::on_host;
+use onestep_cuda::CudaTarget;
 use onestep_cuda::code::{Address, Code, Space, Step};
 use onestep_cuda::lower::lower;
 use onestep_ir::{Array, DType};
@@ -37,11 +38,21 @@ fn library_kernels_of_every_size() {
 /// A reduction has the same bits down columns and along rows, in one kernel and cut into pieces, and whatever is stored on the way.
 #[test]
 fn cut_reductions_have_the_bits_of_whole_ones() {
-    let cases: Vec<Case> = [(DType::F32, 2100, 9), (DType::BF16, 2304, 40), (DType::F32, 16_500, 3)]
-        .map(|(d, rows, columns)| cases::columns(d, rows, columns))
-        .into();
+    // So few columns that a thread takes one, and so many that it takes two or four abreast.
+    let sizes = [
+        (DType::F32, 2100, 9),
+        (DType::BF16, 2304, 40),
+        (DType::F32, 16_500, 3),
+        (DType::BF16, 2050, 562),
+        (DType::F32, 2304, 1060),
+    ];
+    let cases: Vec<Case> = sizes.map(|(d, rows, columns)| cases::columns(d, rows, columns)).into();
     for case in &cases {
         assert!(lowered(case).scratch_bytes > 0, "{} is not cut", case.name);
+    }
+    for (case, w) in [(&cases[3], 2), (&cases[4], 4)] {
+        let abreast = format!("load_group<{w}, {w}>(b0 + {w} * i");
+        assert!(lowered(case).kernels.iter().any(|k| k.source.contains(&abreast)), "{}", case.name);
     }
     for (case, got) in cases.iter().zip(check(&cases)) {
         let bits = |n: usize| got[n].bytes().to_vec();
@@ -67,16 +78,38 @@ fn random_programs() {
 
 #[test]
 fn random_training_steps() {
-    let cases = cases::steps(0..24);
+    let cases = cases::steps(0..40);
     assert!(cases.len() > 12, "{}", cases.len());
     check(&cases);
+}
+
+#[test]
+fn random_bits_of_neighbours() {
+    let case = cases::draws();
+    let code = lowered(&case);
+    let texts = |what: &str| code.kernels.iter().filter(|k| k.source.contains(what)).count();
+    assert!(texts("if (v % 4 == 0) q") > 0, "some share a block");
+    assert!(texts("= philox(") > 0, "some do not");
+    check(&[case]);
 }
 
 #[test]
 fn a_gated_layer_of_few_rows() {
     let cases = [1, 5].map(cases::gated);
     for case in &cases {
-        assert_eq!(lowered(case).steps.len(), 3, "two products, the work on them, and one with its own");
+        assert_eq!(lowered(case).steps.len(), 2, "two products with the work on them, and one with its own");
+    }
+    check(&cases);
+}
+
+/// The norm before products is part of their launch, and what goes within a cache is stored there.
+#[test]
+fn a_step_of_a_decoder() {
+    let cases = [(1, 0), (1, 8), (3, 6)].map(|(rows, at)| cases::decoder(rows, at));
+    for case in &cases {
+        let steps = lowered(case).steps.len();
+        // The first norm with three products, the other loops, the notice of a bad index, the gated layer, and its last product.
+        assert_eq!(steps, 5, "{}", case.compiled.schedule);
     }
     check(&cases);
 }
@@ -102,7 +135,7 @@ fn a_classifier_learns_in_a_few_launches() {
 }
 
 fn lowered(case: &Case) -> Code {
-    lower(&case.compiled.schedule, &case.compiled.plan, &|_| false)
+    lower(&case.compiled.schedule, &case.compiled.plan, &CudaTarget::HOPPER, &|_| false)
         .unwrap_or_else(|e| panic!("{}: {e}", case.name))
 }
 
@@ -187,6 +220,7 @@ fn program_text(cases: &[Case], codes: &[Code]) -> String {
         );
         let states: Vec<String> = case.states.iter().map(|a| format!("take({})", a.bytes().len())).collect();
         let _ = writeln!(text, "std::vector<std::vector<char>> state = {{{}}};", states.join(", "));
+        let _ = writeln!(text, "std::vector<char> notice(4);");
         // What was never written is not 0.
         let _ = writeln!(
             text,
@@ -249,6 +283,7 @@ fn address(a: &Address) -> String {
         Space::Constants => "constants".into(),
         Space::Arena => "arena".into(),
         Space::Scratch => "scratch".into(),
+        Space::Notice => "notice".into(),
         Space::Body(_) => unreachable!("iterations have real addresses"),
     };
     format!("({area}.data() + {})", a.offset)

@@ -60,7 +60,7 @@ fn equal_kernels_are_one_text() {
         .collect();
     g.output("y", x.matmul(w[0]).matmul(w[1]));
     let c = compiled(&g.build().unwrap());
-    let code = lower(&c.schedule, &c.plan, &|_| false).unwrap();
+    let code = lower(&c.schedule, &c.plan, &CudaTarget::HOPPER, &|_| false).unwrap();
     assert_eq!((code.steps.len(), code.kernels.len()), (2, 1));
     let states: Vec<_> = code
         .steps
@@ -90,9 +90,12 @@ fn rounded_updates_of_one_size_are_one_kernel() {
         let options = StepOptions { parameters: storage, slots: storage, ..StepOptions::default() };
         let step = training_step(&graph, "loss", Params::All, &AdamW::new(1e-3), &options).unwrap();
         let c = compiled(&step.graph);
-        let code = lower(&c.schedule, &c.plan, &|_| true).unwrap();
+        let code = lower(&c.schedule, &c.plan, &CudaTarget::HOPPER, &|_| true).unwrap();
         let products = code.steps.iter().filter(|(_, s)| matches!(s, Step::Product(_))).count();
-        (code.steps.len() - products, code.kernels.iter().map(|k| k.source.matches("philox(").count()).max())
+        (
+            code.steps.len() - products,
+            code.kernels.iter().map(|k| k.source.matches("philox_block(").count()).max(),
+        )
     };
     let ((exact, _), (rounded, draws)) = (launches(6, Storage::Exact), launches(6, Storage::Bf16));
     // The keys of all paths are made in one launch more.
@@ -118,7 +121,7 @@ fn attention(dtype: DType, [batch, time, heads, size]: [usize; 4]) -> Code {
         g.output(&format!("d{n}"), x);
     }
     let c = compiled(&g.build().unwrap());
-    lower(&c.schedule, &c.plan, &|_| false).unwrap()
+    lower(&c.schedule, &c.plan, &CudaTarget::HOPPER, &|_| false).unwrap()
 }
 
 /// Attention reads heads where they are: a launch, and two for its gradient. What is kept beside its results is two numbers
@@ -163,7 +166,7 @@ fn few_queries_share_the_keys_among_blocks() {
     let out = g.emit(Attention::new(AttentionLayout::Bthd, 0.125), &[q, k, v]);
     g.output("out", out[0]);
     let c = compiled(&g.build().unwrap());
-    let code = lower(&c.schedule, &c.plan, &|_| false).unwrap();
+    let code = lower(&c.schedule, &c.plan, &CudaTarget::HOPPER, &|_| false).unwrap();
     let grids = code.steps.iter().map(|(_, s)| match s {
         Step::Launch { grid, .. } => *grid,
         _ => 0,
@@ -178,13 +181,35 @@ fn products_go_to_the_vendor_where_it_takes_them() {
     let x = g.input("x", DType::BF16, [4, 6]);
     g.output("y", x.matmul_t(x, false, true));
     let c = compiled(&g.build().unwrap());
-    let code = lower(&c.schedule, &c.plan, &|_| true).unwrap();
+    let code = lower(&c.schedule, &c.plan, &CudaTarget::HOPPER, &|_| true).unwrap();
     let [(0, Step::Product(p))] = &code.steps[..] else { panic!("{:?}", code.steps) };
     assert_eq!(
         (p.sizes, p.lhs.1[1..].to_vec(), p.rhs.1[1..].to_vec()),
         ([1, 4, 4, 6], vec![6, 1], vec![1, 6])
     );
     assert_eq!(p.aligned, 256);
+}
+
+/// The permission reaches the library's products of `f32`, those in a scan too, and no others.
+#[test]
+fn products_in_tf32_where_they_may_be() {
+    let g = GraphBuilder::new("products");
+    let x = g.input("x", DType::F32, [2048, 2048]);
+    let power =
+        g.scan(&[x], &[], ScanOptions::times(2), |carry, _| (vec![carry[0].matmul(carry[0])], vec![]));
+    g.output("power", power.carries[0]);
+    let low = x.cast(DType::BF16);
+    g.output("low", low.matmul(low));
+    let graph = g.build().unwrap();
+    for allow_tf32 in [false, true] {
+        let options = Options { allow_tf32, ..Options::default() };
+        let c = compile(&graph, &CudaTarget::HOPPER, &options).unwrap();
+        let code = lower(&c.schedule, &c.plan, &CudaTarget::HOPPER, &|_| true).unwrap();
+        let wide: Vec<bool> = code.products().filter(|p| p.dtype == DType::F32).map(|p| p.tf32).collect();
+        assert_eq!(wide, [allow_tf32; 2]);
+        assert!(code.products().any(|p| p.dtype == DType::BF16 && !p.tf32));
+        assert_eq!(c.schedule.to_string().contains("products of f32 may be in tf32"), allow_tf32);
+    }
 }
 
 /// Products of few rows are this crate's own, and those of one layer share a launch; what reads them has one of its own.
@@ -199,17 +224,14 @@ fn products_of_few_rows_stand_side_by_side() {
         g.output(name, y);
     }
     let c = compiled(&g.build().unwrap());
-    let code = lower(&c.schedule, &c.plan, &|_| true).unwrap();
+    let code = lower(&c.schedule, &c.plan, &CudaTarget::HOPPER, &|_| true).unwrap();
     let parameters: Vec<usize> = code
         .steps
         .iter()
         .map(|(_, s)| if let Step::Launch { arguments, .. } = s { arguments.len() } else { 0 })
         .collect();
-    assert_eq!(parameters, [9, 3], "three products, then one");
-    assert!(
-        code.kernels[0].source.contains("gemv<1, 64, 64,")
-            && code.kernels[0].source.contains("gemv<1, 16, 64,")
-    );
+    assert_eq!(parameters, [7, 3], "three products of one row, then one");
+    assert!(code.kernels[0].source.contains("gemv<1, 96, 64,"));
 }
 
 /// Nine rows, a sum across memory, or one whose rows are no whole loads: products for the vendor.
@@ -221,7 +243,7 @@ fn other_products_are_the_vendors() {
         let w = g.input("w", DType::BF16, if transpose { [n, k] } else { [k, n] });
         g.output("y", x.matmul_t(w, false, transpose));
         let c = compiled(&g.build().unwrap());
-        let code = lower(&c.schedule, &c.plan, &|_| true).unwrap();
+        let code = lower(&c.schedule, &c.plan, &CudaTarget::HOPPER, &|_| true).unwrap();
         assert!(matches!(code.steps[..], [(0, Step::Product(_))]), "{m} {n} {k}: {:?}", code.steps);
     }
 }
@@ -234,7 +256,7 @@ fn small_products_are_not_the_vendors() {
         let x = g.input("x", DType::F32, [size, size]);
         g.output("y", x.matmul(x));
         let c = compiled(&g.build().unwrap());
-        let code = lower(&c.schedule, &c.plan, &|_| true).unwrap();
+        let code = lower(&c.schedule, &c.plan, &CudaTarget::HOPPER, &|_| true).unwrap();
         assert_eq!(matches!(code.steps[..], [(0, Step::Launch { .. })]), own, "{size}");
     }
 }
@@ -251,7 +273,7 @@ fn small_products_take_the_work_on_their_elements_and_rows() {
         let y = (x.matmul_t(w, false, true) + b).relu();
         g.output("y", sum.map_or(y, |axis| y.sum(&[axis])));
         let c = compiled(&g.build().unwrap());
-        let code = lower(&c.schedule, &c.plan, &|_| false).unwrap();
+        let code = lower(&c.schedule, &c.plan, &CudaTarget::HOPPER, &|_| false).unwrap();
         assert_eq!(code.steps.len(), launches, "{}", c.schedule);
     }
 }
@@ -263,7 +285,7 @@ fn long_rows_are_reduced_in_pieces() {
         let g = GraphBuilder::new("sum");
         g.output("y", g.input("x", DType::F32, [n]).sum_all());
         let c = compiled(&g.build().unwrap());
-        let code = lower(&c.schedule, &c.plan, &|_| false).unwrap();
+        let code = lower(&c.schedule, &c.plan, &CudaTarget::HOPPER, &|_| false).unwrap();
         assert_eq!(code.steps.len(), launches, "{n}");
         assert_eq!(code.scratch_bytes > 0, launches == 2);
     }
@@ -284,7 +306,7 @@ fn scan(length: usize) -> Graph {
 #[test]
 fn iterations_are_launches_of_one_kernel() {
     let c = compiled(&scan(7));
-    let code = lower(&c.schedule, &c.plan, &|_| false).unwrap();
+    let code = lower(&c.schedule, &c.plan, &CudaTarget::HOPPER, &|_| false).unwrap();
     let launches = code.steps.iter().filter(|(_, s)| matches!(s, Step::Launch { .. })).count();
     assert_eq!((launches, code.kernels.len()), (7, 1));
 }
@@ -292,7 +314,7 @@ fn iterations_are_launches_of_one_kernel() {
 #[test]
 fn too_many_iterations_are_refused_by_name() {
     let c = compiled(&scan(MOST_STEPS + 1));
-    let error = lower(&c.schedule, &c.plan, &|_| false).unwrap_err();
+    let error = lower(&c.schedule, &c.plan, &CudaTarget::HOPPER, &|_| false).unwrap_err();
     let CudaError::Kernel { source, .. } = &error else { panic!("{error}") };
     assert!(matches!(**source, CudaError::TooManySteps { .. }), "{error}");
     assert!(error.to_string().contains("run its iterations in several calls"), "{error}");
@@ -315,4 +337,70 @@ fn small_arenas_do_not_share_storage() {
         let apart = plan(&c.schedule, &options).unwrap();
         assert_eq!(c.plan.arena_bytes < apart.arena_bytes, shares, "{size}");
     }
+}
+
+/// The gradients of what one product gives for queries, keys and values are written where the product's gradient is.
+#[test]
+fn gradients_of_packed_attention_are_in_their_places() {
+    let g = GraphBuilder::new("packed");
+    let shape = [2, 70, 3, 64];
+    let inputs: Vec<_> = (0..4).map(|i| g.input(&format!("x{i}"), DType::BF16, shape)).collect();
+    let forward = Attention::new(AttentionLayout::Bthd, 0.125);
+    let results = g.emit(forward, &inputs[..3]);
+    let operands = [&inputs[..3], &results[..], &inputs[3..]].concat();
+    let gradients = g.emit(AttentionGrad { forward, mask_grad: false }, &operands);
+    let flat: Vec<_> = gradients.iter().map(|t| t.reshape([2, 70, 192])).collect();
+    g.output("gradient", g.concat(&flat, -1));
+    let c = compiled(&g.build().unwrap());
+    let code = lower(&c.schedule, &c.plan, &CudaTarget::HOPPER, &|_| true).unwrap();
+    let home = code.homes[c.schedule.outputs[0].1.index()];
+    let [.., (_, queries), (_, keys)] = &code.steps[..] else { panic!("{}", c.schedule) };
+    let at = |step: &Step, n: usize| match step {
+        Step::Launch { arguments, .. } => arguments.contains(&home.plus(n * 192 * 2)),
+        _ => false,
+    };
+    assert!(at(queries, 0) && at(keys, 1) && at(keys, 2), "{}", c.schedule);
+}
+
+/// A large product of 16-bit floats is Hopper's own kernel, with the work on its elements; the vendor's for other GPUs, where its
+/// rows are not whole chunks, and where its left factor is contiguous across the sum.
+#[test]
+fn large_products_of_16_bits_are_made_by_warpgroups() {
+    let steps = |target: &CudaTarget, [m, n, k]: [usize; 3], dtype, across| {
+        let g = GraphBuilder::new("product");
+        let x = g.input("x", dtype, if across { [k, m] } else { [m, k] });
+        let (w, b) = (g.input("w", dtype, [n, k]), g.input("b", DType::F32, [n]));
+        g.output("y", (x.matmul_t(w, across, true) + b.cast(dtype)).relu());
+        let c = compile(&g.build().unwrap(), target, &Options::default()).unwrap();
+        lower(&c.schedule, &c.plan, target, &|_| true).unwrap()
+    };
+    let (large, hopper) = ([2816, 2304, 512], &CudaTarget::HOPPER);
+    for dtype in [DType::BF16, DType::F16] {
+        let code = steps(hopper, large, dtype, false);
+        assert!(matches!(code.steps[..], [(0, Step::Launch { .. })]), "{:?}", code.steps);
+        let maps: Vec<_> = code.kernels[0].maps.iter().map(|m| (m.sizes, m.pitch)).collect();
+        assert_eq!(maps, [([512, 2816], 512), ([512, 2304], 512)]);
+    }
+    // Work that takes longer than the next tile has a launch of its own.
+    let activation = |depth: usize| {
+        let g = GraphBuilder::new("product");
+        let (x, w) = (g.input("x", DType::BF16, [2816, depth]), g.input("w", DType::BF16, [2304, depth]));
+        g.output("y", x.matmul_t(w, false, true).gelu_tanh());
+        let c = compiled(&g.build().unwrap());
+        lower(&c.schedule, &c.plan, hopper, &|_| true).unwrap().steps.len()
+    };
+    assert_eq!((activation(512), activation(2048)), (2, 1));
+    let vendor = |code: Code| code.products().count() == 1;
+    assert!(vendor(steps(&CudaTarget::OTHER, large, DType::BF16, false)));
+    assert!(vendor(steps(hopper, large, DType::F32, false)));
+    assert!(vendor(steps(hopper, large, DType::BF16, true)));
+    // A great depth is split, and its parts are added; the bias is a launch of its own.
+    let code = steps(hopper, [768, 768, 8192], DType::BF16, true);
+    assert_eq!((code.steps.len(), code.products().count()), (3, 0));
+    // 36 tiles, and as many more of parts as there are tiles.
+    assert_eq!(code.scratch_bytes, (132 + 36) * 128 * 128 * 4);
+    // Tiles that leave much of the device idle.
+    assert!(vendor(steps(hopper, [2176, 2304, 512], DType::BF16, false)));
+    assert!(vendor(steps(hopper, [2816, 2300, 512], DType::BF16, false)));
+    assert!(vendor(steps(hopper, [2816, 2304, 508], DType::BF16, false)));
 }

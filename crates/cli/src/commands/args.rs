@@ -1,7 +1,7 @@
 //! The command line.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use onestep::Precision;
+use onestep::{Precision, Storage};
 use std::path::PathBuf;
 
 /// Compiles whole training steps into one executable, and runs them.
@@ -111,9 +111,15 @@ pub struct TrainArgs {
     /// Train N networks of a classifier at once, from N seeds on the same batches, and keep the best
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub population: Option<u64>,
-    /// Dtype of the products, forward and backward: f32, bf16, f16, which scales the loss too, or f8
+    /// Products, forward and backward: f32; tf32 where the device has it; bf16; f16, which scales the loss too; or f8
     #[arg(long, value_name = "DTYPE", default_value = "f32")]
     pub precision: Precision,
+    /// Keep the parameters between steps as exact as they are computed, or in bf16, rounded by chance, without f32 masters
+    #[arg(long, value_name = "STORAGE", default_value = "exact")]
+    pub parameters_in: Storage,
+    /// The same of the optimizer's slots
+    #[arg(long, value_name = "STORAGE", default_value = "exact")]
+    pub slots_in: Storage,
     /// Seed of the first parameters, the batches and the sample
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
     pub seed: u64,
@@ -211,7 +217,7 @@ pub struct InspectArgs {
     /// Print the text after one pass
     #[arg(long, value_name = "PASS")]
     pub pass: Option<String>,
-    /// Insert the casts with which products run in this dtype first: f32 (none), bf16, f16 or f8
+    /// Insert the casts with which products run in this dtype first: bf16, f16 or f8; f32 and tf32, which is allowed then, need none
     #[arg(long, value_name = "DTYPE", default_value = "f32")]
     pub precision: Precision,
     /// Size of a dimension variable, as NAME=SIZE; the largest if not given
@@ -248,9 +254,15 @@ pub struct BenchArgs {
     /// Dtype of a GPT's products: f32, bf16, f16 or f8 [default: gpt-mini f32, gpt2-124m bf16]
     #[arg(long, value_name = "DTYPE")]
     pub precision: Option<Precision>,
+    /// Have the inputs on the device already, as state, instead of handing them over at each call
+    #[arg(long)]
+    pub resident: bool,
     /// Seconds to measure
     #[arg(long, value_name = "S", default_value_t = 5.0, allow_negative_numbers = true, value_parser = positive)]
     pub seconds: f64,
+    /// Compute as little again as lets a training step fit in so many MiB of the device's memory
+    #[arg(long, value_name = "MIB", allow_negative_numbers = true)]
+    pub fit_in: Option<u32>,
     /// Print the time of each kernel too, and of those of a kind together
     #[arg(long)]
     pub profile: bool,

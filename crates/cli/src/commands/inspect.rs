@@ -4,7 +4,7 @@ use super::args::{InspectArgs, Target};
 use super::{CommandError, facts, print};
 use crate::viewer::Program;
 use onestep::ir::bind;
-use onestep::{Device, Executable, Graph, Memory, Options, precision};
+use onestep::{Device, Executable, Graph, Memory, Options, Precision, precision};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -23,7 +23,9 @@ pub fn inspect(args: &InspectArgs) -> Result<(), CommandError> {
         Target::Cuda => Device::cuda_offline(),
     };
     let dump = args.json || args.html.is_some() || args.pass.is_some();
-    let executable = Executable::compile(&bound, &device, &Options { dump, ..Options::default() })?;
+    let allow_tf32 = args.precision == Precision::Tf32;
+    let options = Options { dump, allow_tf32, ..Options::default() };
+    let executable = Executable::compile(&bound, &device, &options)?;
     let (report, compiled) = (executable.report(), executable.compiled());
     let mut out = String::new();
     for what in &args.explain {

@@ -89,6 +89,10 @@ fn in_mixed_precision() {
     assert!(said.out.contains("transpose_b=false, dtype=bf16}"), "{}{}", said.out, said.err);
     // What a run keeps has an optimizer in it.
     run(folder.path(), "train digits --steps 1 --json --out kept").json();
+    // A permission, which the graph does not show.
+    let said = run(folder.path(), "inspect g.onestep --precision tf32");
+    assert!(said.out.contains("products of f32 may be in tf32"), "{}", said.out);
+    assert!(!run(folder.path(), "inspect g.onestep").out.contains("tf32"));
     run(folder.path(), "inspect kept/step.onestep --precision bf16").refused(&["differentiated", "forward"]);
 }
 

@@ -100,6 +100,37 @@ fn digits_in_mixed_precision() {
     run(folder.path(), "train digits --precision f8").refused(&["--precision", "f8", "bf16"]);
 }
 
+/// Parameters and slots without masters: learned all the same, and taken up again to the same bits.
+#[test]
+fn digits_without_masters() {
+    let folder = tempfile::tempdir().unwrap();
+    let train = "train digits --steps 200 --precision bf16 --parameters-in bf16 --slots-in bf16 --json";
+    let json = run(folder.path(), &format!("{train} --checkpoint-every 150 --out kept")).json();
+    assert!(json["test_accuracy"].as_f64().unwrap() > 0.85, "{json}");
+    let kept = folder.path().join("kept");
+    let tensors = || safetensors::load(kept.join("model.safetensors")).unwrap().0;
+    let first = tensors();
+    for path in ["fc1.weight", "opt/fc1.weight/m", "opt/fc1.weight/v"] {
+        let (_, tensor) = first.iter().find(|(name, _)| *name == path).unwrap();
+        assert_eq!(tensor.dtype().name(), "bf16", "{path}");
+    }
+    let page = std::fs::read_to_string(kept.join("report.html")).unwrap();
+    assert!(
+        page.contains("<span>--parameters-in</span> <span>bf16</span>"),
+        "the command that repeats the run"
+    );
+    std::fs::remove_file(kept.join("checkpoints/step-0000000200.safetensors")).ok();
+    let other = train.replace(" --slots-in bf16", "");
+    run(folder.path(), &format!("{other} --resume kept")).refused(&["--slots-in", "'bf16'", "not set"]);
+    run(folder.path(), &format!("{train} --resume kept")).json();
+    assert!(tensors() == first);
+    // The evaluation and the writer read what is kept.
+    std::fs::write(folder.path().join("text"), "To be, or not to be? ".repeat(600)).unwrap();
+    let gpt = "train gpt --text text --steps 2 --batch 1 --parameters-in bf16 --json --out gpt";
+    assert!(run(folder.path(), gpt).json()["val_loss"].as_f64().unwrap() > 0.0);
+    run(folder.path(), "train digits --slots-in f8").refused(&["--slots-in", "exact or bf16"]);
+}
+
 #[test]
 fn digits_are_learned() {
     let folder = tempfile::tempdir().unwrap();

@@ -183,6 +183,7 @@ impl<'g> Maker<'g> {
             0 | 1 => self.unary(),
             2 | 3 => self.binary(),
             4 => self.reduce(),
+            5 if self.rng.chance(2) => self.join(),
             5 => self.reshape(),
             6 => self.transpose(),
             7 => self.broadcast(),
@@ -294,6 +295,29 @@ impl<'g> Maker<'g> {
             _ => dims = x.shape().count().into_iter().collect(),
         }
         x.reshape(Shape(dims))
+    }
+
+    /// Tensors of one shape, or the parts of one, one behind the other.
+    fn join(&mut self) -> Tensor<'g> {
+        let x = self.real();
+        let fixed: Vec<usize> = (0..x.rank()).filter(|&d| x.shape().0[d].size().is_some()).collect();
+        let Some(&axis) = fixed.get(self.rng.below(fixed.len())) else { return x };
+        let size = x.shape().0[axis].size().unwrap_or(0);
+        let axis = axis as isize;
+        let mut parts: Vec<Tensor<'g>> = if self.rng.chance(2) {
+            let cut = self.rng.below(size + 1);
+            let (a, b) = (x.slice(axis, 0, cut), x.slice(axis, cut, size));
+            // As they come they would be the tensor itself.
+            vec![b, (a * 0.5).sin()]
+        } else {
+            let same: Vec<Tensor<'g>> =
+                self.reals.iter().copied().filter(|t| t.shape() == x.shape()).collect();
+            vec![x, self.rng.pick(&same), self.rng.pick(&same)]
+        };
+        if self.rng.chance(2) {
+            parts.rotate_left(1);
+        }
+        self.g.concat(&parts, axis)
     }
 
     fn transpose(&mut self) -> Tensor<'g> {

@@ -2,6 +2,7 @@
 //! have a buffer, and which views need no copy.
 
 use super::index::reshape_strides;
+use super::join::Places;
 use crate::{CompileError, Target};
 use onestep_ir::{Graph, Node, Op, Type, ValueId, row_major};
 use std::collections::BTreeSet;
@@ -21,6 +22,8 @@ pub enum Kind {
     Matmul,
     /// A library kernel.
     Library,
+    /// No kernel: its operands are computed in their places in it.
+    Join,
     /// No kernel, but a border that grouping does not cross: its result is the operand's buffer.
     Barrier,
 }
@@ -44,6 +47,8 @@ pub struct Analysis<'a> {
     pub def: Vec<Option<usize>>,
     /// Values that must have a buffer of their own.
     pub forced: BTreeSet<ValueId>,
+    /// Those that are computed in their place in a concatenation.
+    pub places: &'a Places,
     /// Maps that are computed wherever they are read, by position: see [`Analysis::mark_free`].
     free: Vec<bool>,
 }
@@ -53,7 +58,7 @@ pub struct Analysis<'a> {
 pub struct BaseView {
     /// The value with the buffer.
     pub base: ValueId,
-    /// First element.
+    /// First element, in the buffer.
     pub offset: usize,
     /// Sizes.
     pub shape: Vec<usize>,
@@ -82,6 +87,7 @@ impl<'a> Analysis<'a> {
         graph: &'a Graph,
         target: &'a dyn Target,
         forced: &BTreeSet<ValueId>,
+        places: &'a Places,
     ) -> Result<Analysis<'a>, CompileError> {
         let nodes: Vec<&Node> = graph.body_nodes().collect();
         let mut kinds = vec![];
@@ -97,7 +103,7 @@ impl<'a> Analysis<'a> {
             }
         }
         let free = vec![false; nodes.len()];
-        let mut a = Analysis { graph, target, nodes, kinds, uses, def, forced: forced.clone(), free };
+        let mut a = Analysis { graph, target, nodes, kinds, uses, def, forced: forced.clone(), places, free };
         a.mark_free();
         a.demand_all();
         Ok(a)
@@ -156,7 +162,7 @@ impl<'a> Analysis<'a> {
         match self.def[v.index()] {
             None => true,
             Some(at) => match (self.kinds[at], &self.nodes[at].op) {
-                (Kind::Matmul | Kind::Library | Kind::Barrier, _) => true,
+                (Kind::Matmul | Kind::Library | Kind::Join | Kind::Barrier, _) => true,
                 (Kind::Leaf, Op::Constant(c)) if !c.value.shape().is_empty() => true,
                 _ => self.forced.contains(&v),
             },
@@ -220,10 +226,15 @@ impl<'a> Analysis<'a> {
         }
     }
 
+    /// A value as it lies in its buffer.
+    pub fn stored(&self, v: ValueId) -> BaseView {
+        self.places.of(v).cloned().unwrap_or_else(|| BaseView::whole(v, self.graph.ty(v)))
+    }
+
     /// A value as a strided view of a value for which `has_buffer` holds.
     pub fn view(&self, v: ValueId, has_buffer: &dyn Fn(ValueId) -> bool) -> Option<BaseView> {
         if has_buffer(v) {
-            return Some(BaseView::whole(v, self.graph.ty(v)));
+            return Some(self.stored(v));
         }
         let node = self.nodes[self.def[v.index()]?];
         let below = |slot: usize| self.view(node.operands[slot], has_buffer);
@@ -321,6 +332,7 @@ fn kind(graph: &Graph, target: &dyn Target, node: &Node) -> Result<Kind, Compile
         Op::Bitcast(_) | Op::RandomBits(_) => Kind::Map,
         Op::Reduce(_) => Kind::Reduce,
         Op::Barrier(_) => Kind::Barrier,
+        Op::Concat(_) => Kind::Join,
         Op::Matmul(_) if target.accepts(&node.op, &types) => Kind::Matmul,
         _ if target.accepts(&node.op, &types) => Kind::Library,
         op => {

@@ -162,7 +162,7 @@ impl<'a, 'g> Clusters<'a, 'g> {
             let kernel = match a.kinds[at] {
                 Kind::Reduce => true,
                 Kind::Map | Kind::Leaf | Kind::View => !a.inlined(at),
-                Kind::Matmul | Kind::Library | Kind::Barrier => false,
+                Kind::Matmul | Kind::Library | Kind::Join | Kind::Barrier => false,
             };
             if kernel {
                 c.place(at, merge);

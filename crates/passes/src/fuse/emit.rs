@@ -61,12 +61,10 @@ impl<'e, 'g> Emit<'e, 'g> {
             if clusters.stored(at, id) {
                 let v = a.nodes[at].results[0];
                 let value = e.pull(v, &m.index, &[])?;
-                let strides = row_major(&a.sizes(v));
+                let to = a.stored(v);
                 let buffer = (e.buffer)(v).ok_or(NeedsBuffer(v))?;
-                stores.push(Store {
-                    value,
-                    access: Access { buffer, place: place(&m.index, &strides, 0, rank) },
-                });
+                let place = place(&m.index, &to.strides, to.offset, rank);
+                stores.push(Store { value, access: Access { buffer, place } });
             }
         }
         // Parallel axes first, then the reduced ones in their order.

@@ -23,6 +23,8 @@ pub enum Reason {
     LibraryResult,
     /// A barrier stands between the two: a checkpoint is computed again behind it.
     Barrier,
+    /// It is a part of a concatenation, or one, and is computed in its place.
+    Joined,
     /// A copy: a value that must be dense in memory where it is used.
     Copy,
     /// The reader's kernel is as large as the target allows.
@@ -51,10 +53,11 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Reason; 15] = [
+    pub const ALL: [Reason; 16] = [
         Reason::LibraryReader,
         Reason::LibraryResult,
         Reason::Barrier,
+        Reason::Joined,
         Reason::Copy,
         Reason::Full,
         Reason::NotAffine,
@@ -76,6 +79,7 @@ impl Reason {
             Reason::LibraryResult => {
                 "it is the result of a library kernel, and this reader is not part of that kernel's epilogue"
             }
+            Reason::Joined => "a concatenation needs it in its place",
             Reason::Barrier => "it is kept across a barrier, behind which a checkpoint is computed again",
             Reason::Copy => "it is a copy, made because a reader needs it dense in memory",
             Reason::Full => "the reader's kernel is as large as the target allows",
@@ -132,7 +136,7 @@ pub struct Waits {
 /// What became of each value of a graph.
 #[derive(Clone, Debug)]
 pub struct Provenance {
-    /// The graph as it was grouped: the one before fusion, and copies at its end.
+    /// The graph as it was grouped: the one before fusion, and copies.
     pub graph: Graph,
     /// By value.
     pub roles: Vec<Role>,
@@ -152,9 +156,10 @@ pub fn provenance(
     schedule: &Schedule,
 ) -> Result<Provenance, CompileError> {
     let plan = PlanOptions { alignment: target.alignment(), ..PlanOptions::default() };
-    let mut writer: HashMap<BufferId, usize> = HashMap::new();
+    // By buffer and the first element there: what lies in a concatenation shares its buffer.
+    let mut writer: HashMap<(BufferId, usize), usize> = HashMap::new();
     for (k, kernel) in schedule.kernels.iter().enumerate() {
-        writer.extend(kernel.writes().into_iter().map(|b| (b, k)));
+        writer.extend(kernel.written(schedule).into_iter().map(|v| ((v.buffer, v.offset), k)));
     }
     settle(graph, target, merge, &plan, |a, bodies, _| {
         let mut lower = Lower::new(a, bodies, merge);
@@ -174,8 +179,9 @@ pub fn provenance(
         };
         let mut kernel_of: HashMap<Unit, usize> = HashMap::new();
         for at in 0..a.nodes.len() {
-            let stored = a.nodes[at].results.iter().filter_map(|v| lower.of.get(v));
-            if let (Some(u), Some(&k)) = (unit(at), stored.filter_map(|b| writer.get(b)).next()) {
+            let home = |v: &ValueId| Some((*lower.of.get(v)?, a.stored(*v).offset));
+            let stored = a.nodes[at].results.iter().filter_map(home);
+            if let (Some(u), Some(&k)) = (unit(at), stored.filter_map(|at| writer.get(&at)).next()) {
                 kernel_of.insert(u, k);
             }
         }
@@ -231,12 +237,15 @@ fn reason(
     if matches!(a.kinds[reader.at], Kind::Matmul | Kind::Library) {
         return Reason::LibraryReader;
     }
-    if Kind::Barrier == a.kinds[reader.at] {
-        return Reason::Barrier;
+    match a.kinds[reader.at] {
+        Kind::Barrier => return Reason::Barrier,
+        Kind::Join => return Reason::Joined,
+        _ => {}
     }
     match a.kinds[at] {
         Kind::Matmul | Kind::Library => return Reason::LibraryResult,
         Kind::Barrier => return Reason::Barrier,
+        Kind::Join => return Reason::Joined,
         Kind::Leaf | Kind::View => return Reason::Copy,
         Kind::Map | Kind::Reduce => {}
     }

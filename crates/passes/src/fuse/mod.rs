@@ -7,6 +7,8 @@
 //! 4. `recompute`: values that others read are computed again there, where that moves fewer bytes.
 //! 5. Matmuls take a loop kernel as their epilogue where the target allows it; and the kernels get an order: `order`.
 //!
+//! A concatenation whose parts can be computed in their places is no kernel: `join`.
+//!
 //! The regions of scans become schedules first, each as a program of its own: `scan`.
 //!
 //! [`unfused`] skips the grouping: every node is a kernel of its own. Tests hold the two equal, bit for bit.
@@ -16,6 +18,7 @@ mod cluster;
 mod emit;
 mod explain;
 mod index;
+mod join;
 mod order;
 mod recompute;
 mod scan;
@@ -30,10 +33,12 @@ use crate::{CompileError, Target};
 use analysis::{Analysis, Kind};
 use cluster::Clusters;
 use emit::{Emit, NeedsBuffer};
+use join::Places;
 use onestep_ir::{Def, Graph, Node, NodeId, Op, Region, ValueId};
 use scan::Bodies;
 use std::collections::{BTreeSet, HashMap};
 
+pub(crate) use analysis::costly;
 pub use explain::{Provenance, Reason, Role, Waits, provenance};
 
 /// Runs the pass. The bodies of scans are fused, grouped and planned on the way, with these options.
@@ -64,7 +69,8 @@ fn settle<T>(
     done: impl FnOnce(&Analysis<'_>, &Bodies, Schedule) -> T,
 ) -> Result<T, CompileError> {
     let bodies = scan::bodies(graph, target, merge, plan)?;
-    let (graph, mut forced) = with_copies(graph);
+    let (mut graph, mut forced) = with_copies(graph);
+    let places = Places::find(&mut graph, target, &mut forced);
     if !merge {
         let compute = |n: &&Node| {
             matches!(
@@ -82,7 +88,7 @@ fn settle<T>(
         forced.extend(graph.body_nodes().filter(compute).flat_map(|n| n.results.clone()));
     }
     loop {
-        let analysis = Analysis::new(&graph, target, &forced)?;
+        let analysis = Analysis::new(&graph, target, &forced, &places)?;
         match Lower::new(&analysis, &bodies, merge).schedule() {
             Ok(schedule) => return Ok(done(&analysis, &bodies, schedule)),
             Err(Failure::NeedBuffers(values)) => {
@@ -121,21 +127,22 @@ fn with_copies(graph: &Graph) -> (Graph, BTreeSet<ValueId>) {
     for i in 0..g.updates.len() {
         let v = g.updates[i].value;
         if provided(&g, base(&g, v)) {
-            g.updates[i].value = copy(&mut g, v);
+            g.updates[i].value = copy(&mut g, v, None);
             copies.insert(g.updates[i].value);
         }
     }
     for i in 0..g.outputs.len() {
         let v = g.outputs[i].value;
         if updated.contains(&base(&g, v)) {
-            g.outputs[i].value = copy(&mut g, v);
+            g.outputs[i].value = copy(&mut g, v, None);
             copies.insert(g.outputs[i].value);
         }
     }
     (g, copies)
 }
 
-fn copy(g: &mut Graph, v: ValueId) -> ValueId {
+/// A copy of a value, for a node or, without one, at the end.
+fn copy(g: &mut Graph, v: ValueId, reader: Option<NodeId>) -> ValueId {
     let ty = g.ty(v).clone();
     let node = NodeId(g.nodes.len() as u32);
     let dims = ty.shape.0.clone();
@@ -143,7 +150,9 @@ fn copy(g: &mut Graph, v: ValueId) -> ValueId {
     let op = onestep_ir::ops::Reshape { dims }.into();
     let loc = g.def(v).and_then(|n| n.loc);
     g.nodes.push(Node { op, operands: vec![v], results: vec![result], regions: Vec::<Region>::new(), loc });
-    g.body.nodes.push(node);
+    let all = &mut g.body.nodes;
+    let at = reader.and_then(|r| all.iter().position(|n| *n == r));
+    all.insert(at.unwrap_or(all.len()), node);
     result
 }
 
@@ -196,12 +205,21 @@ impl<'a, 'g> Lower<'a, 'g> {
         for (i, s) in a.graph.states.iter().enumerate() {
             self.add_buffer(s.value, s.name.to_string(), BufferKind::State(i));
         }
+        let name = |v: ValueId, node: &Node| format!("%{} {}", v.0, node.op.rule().name());
+        // What lies in a concatenation comes before it.
+        for at in (0..a.nodes.len()).filter(|&at| a.kinds[at] == Kind::Join) {
+            let v = a.nodes[at].results[0];
+            self.add_buffer(v, name(v, a.nodes[at]), BufferKind::Temp);
+        }
+        for (part, whole) in a.places.all() {
+            self.of.insert(part, self.of[&whole]);
+        }
         for at in 0..a.nodes.len() {
             let node = a.nodes[at];
-            let name = |v: ValueId| format!("%{} {}", v.0, node.op.rule().name());
+            let name = |v: ValueId| name(v, node);
             match (a.kinds[at], &node.op) {
                 (Kind::Matmul | Kind::Library, _) => {
-                    for &v in &node.results {
+                    for &v in node.results.iter().filter(|v| a.places.of(**v).is_none()) {
                         self.add_buffer(v, name(v), BufferKind::Temp);
                     }
                     if matches!(node.op, Op::Scan(_)) {
@@ -224,7 +242,9 @@ impl<'a, 'g> Lower<'a, 'g> {
                         && self.clusters.stored(at, id)
                     {
                         let v = node.results[0];
-                        self.add_buffer(v, name(v), BufferKind::Temp);
+                        if a.places.of(v).is_none() {
+                            self.add_buffer(v, name(v), BufferKind::Temp);
+                        }
                     }
                 }
             }
@@ -245,7 +265,9 @@ impl<'a, 'g> Lower<'a, 'g> {
                 lacking.extend(self.whole(self.a.nodes[at].operands[0]).err().map(|NeedsBuffer(v)| v));
                 continue;
             }
-            if matches!(unit, Unit::Cluster(id) if self.clusters.is_idle(id)) {
+            if matches!(unit, Unit::Node(at) if self.a.kinds[at] == Kind::Join)
+                || matches!(unit, Unit::Cluster(id) if self.clusters.is_idle(id))
+            {
                 continue;
             }
             match self.kernel(unit, &hosts) {
@@ -271,7 +293,8 @@ impl<'a, 'g> Lower<'a, 'g> {
         if !lacking.is_empty() {
             return Err(Failure::NeedBuffers(lacking));
         }
-        Ok(Schedule { name: graph.name.clone(), buffers: self.buffers, kernels, inputs, states, outputs })
+        let (name, buffers) = (graph.name.clone(), self.buffers);
+        Ok(Schedule { name, buffers, kernels, inputs, states, outputs, allow_tf32: false, together: vec![] })
     }
 
     /// The buffer that holds all of a value.
@@ -283,10 +306,10 @@ impl<'a, 'g> Lower<'a, 'g> {
     fn unit_of(&self, at: usize) -> Option<Unit> {
         match self.clusters.of[at] {
             Some(id) => Some(Unit::Cluster(id)),
-            None if matches!(self.a.kinds[at], Kind::Matmul | Kind::Library | Kind::Barrier) => {
-                Some(Unit::Node(at))
+            None => {
+                let alone = [Kind::Matmul, Kind::Library, Kind::Barrier, Kind::Join];
+                alone.contains(&self.a.kinds[at]).then_some(Unit::Node(at))
             }
-            None => None,
         }
     }
 
@@ -346,7 +369,7 @@ impl<'a, 'g> Lower<'a, 'g> {
             }
             operands.push(view);
         }
-        let results = node.results.iter().map(|v| self.of[v]).collect();
+        let results = node.results.iter().map(|&v| self.view(v)).collect::<Result<_, _>>()?;
         Ok(Kernel::Library(LibraryKernel { op: node.op.clone(), operands, results }))
     }
 

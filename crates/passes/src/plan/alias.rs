@@ -6,7 +6,7 @@
 //! kernel that changes a part of its operand may write over that operand, if it reads it as a whole and only so. So may a
 //! scan with a carry: the last value over the first.
 
-use crate::schedule::{BufferId, Expr, Kernel, LoopKernel};
+use crate::schedule::{BufferId, Expr, Kernel, LoopKernel, View};
 
 /// Why a kernel cannot write over what it reads.
 const OTHER_PLACES: &str = "at other places than it writes the new one";
@@ -34,9 +34,10 @@ pub fn candidates(kernel: &Kernel, b: BufferId) -> Vec<BufferId> {
 pub fn obstacle(kernel: &Kernel, a: BufferId, b: BufferId) -> Option<&'static str> {
     match kernel {
         Kernel::Loops(parts) => {
+            let writers = parts.iter().filter(|p| p.writes().contains(&b)).count();
             let mut readers = parts.iter().filter(|p| p.reads().contains(&a));
             match (readers.next(), readers.next()) {
-                (Some(p), None) if p.writes().contains(&b) => within(p, a, b),
+                (Some(p), None) if p.writes().contains(&b) && writers == 1 => within(p, a, b),
                 _ => Some(OTHER_LOOP),
             }
         }
@@ -46,7 +47,7 @@ pub fn obstacle(kernel: &Kernel, a: BufferId, b: BufferId) -> Option<&'static st
             _ => Some(OTHER_LOOP),
         },
         Kernel::Library(l) => {
-            let changed = l.in_place().filter(|_| l.results == [b]).map(|n| &l.operands[n]);
+            let changed = l.in_place().filter(|_| is_all(&l.results, b)).map(|n| &l.operands[n]);
             let once = l.operands.iter().filter(|o| o.buffer == a).count() == 1;
             let fits = changed.is_some_and(|v| v.buffer == a && v.is_dense() && v.offset == 0) && once;
             (!fits).then_some(OPERAND)
@@ -56,6 +57,11 @@ pub fn obstacle(kernel: &Kernel, a: BufferId, b: BufferId) -> Option<&'static st
             (!carry.is_some_and(|i| s.carries_in(i, a))).then_some(OPERAND)
         }
     }
+}
+
+/// Whether the only result of a library kernel lies in this buffer, all in order.
+fn is_all(results: &[View], b: BufferId) -> bool {
+    matches!(results, [v] if v.buffer == b && v.is_dense() && v.offset == 0)
 }
 
 fn within(k: &LoopKernel, a: BufferId, b: BufferId) -> Option<&'static str> {

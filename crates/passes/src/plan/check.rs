@@ -1,7 +1,9 @@
 //! An independent check of a plan: it replays the kernels over a map of bytes and shares no code with the planner.
 //!
+//! - Kernels write every element of a buffer once, and no kernel reads it before they all have.
 //! - Every read finds, in every byte of its buffer, the value that was last meant to be there.
 //! - A kernel that reads and writes overlapping bytes does so element by element at one place, and reads first.
+//! - Kernels that run together write nothing that another of them needs, but what it reads from them.
 //! - No kernel writes an input or a constant; a state is written only by its own new value.
 //! - Pending copies are intact after the last kernel, and go where they belong; outputs are intact after the copies.
 //! - Every state holds its new value at the end, or its old one if it has no new one.
@@ -9,7 +11,7 @@
 //! - All this holds for an iteration of each scan, whose buffers have the sizes of what the scan gives them.
 
 use super::{Place, Plan};
-use crate::schedule::{Affine, BufferId, BufferKind, Expr, Kernel, LoopKernel, Schedule};
+use crate::schedule::{Affine, BufferId, BufferKind, Expr, Kernel, LoopKernel, Schedule, View};
 use std::collections::BTreeMap;
 
 /// A span of storage: which storage, from, to.
@@ -83,7 +85,12 @@ pub fn check(s: &Schedule, p: &Plan) -> Result<(), String> {
         from == to
             || held.get(&storage).and_then(|p| p.get(&from)).is_some_and(|(end, who)| *end == to && *who == b)
     };
-    let mut written = vec![false; s.buffers.len()];
+    let mut pieces: Vec<Vec<View>> = vec![vec![]; s.buffers.len()];
+    for v in s.kernels.iter().flat_map(|k| k.written(s)) {
+        let of = pieces.get_mut(v.buffer.index()).ok_or("a kernel writes a buffer that is not there")?;
+        of.push(v);
+    }
+    let mut missing: Vec<usize> = pieces.iter().map(Vec::len).collect();
     for (at, k) in s.kernels.iter().enumerate() {
         if let Kernel::Scan(scan) = k {
             let fault = scan.fault(s).or_else(|| check(&scan.body, &scan.plan).err());
@@ -93,19 +100,26 @@ pub fn check(s: &Schedule, p: &Plan) -> Result<(), String> {
         }
         let (reads, writes) = (k.reads(), k.writes());
         for &b in &reads {
-            if matches!(s.buffer(b).kind, BufferKind::Temp) && !written[b.index()] {
+            let left = missing[b.index()] > 0 || pieces[b.index()].is_empty();
+            if matches!(s.buffer(b).kind, BufferKind::Temp) && left {
                 return Err(format!("k{at} reads {b} before it is written"));
             }
             if !intact(&held, b) {
                 return Err(format!("k{at} reads {b}, whose storage holds something else"));
             }
         }
+        let own = k.written(s);
         for &w in &writes {
             if !matches!(s.buffer(w).kind, BufferKind::Temp) {
                 return Err(format!("k{at} writes {w}, which is not its to write"));
             }
-            if std::mem::replace(&mut written[w.index()], true) {
-                return Err(format!("{w} is written twice"));
+            let (all, left) = (&pieces[w.index()], &mut missing[w.index()]);
+            if *left < all.len() && !intact(&held, w) {
+                return Err(format!("k{at} writes the rest of {w}, whose storage holds something else"));
+            }
+            *left -= own.iter().filter(|v| v.buffer == w).count();
+            if *left == 0 && !tile(all, s.buffer(w).numel()) {
+                return Err(format!("the elements of {w} are not all written, each once"));
             }
             let (storage, from, to) = span(w);
             for &o in reads.iter().chain(&writes).filter(|o| **o != w) {
@@ -118,6 +132,19 @@ pub fn check(s: &Schedule, p: &Plan) -> Result<(), String> {
                 let handed_on = || writes.contains(&o) && elementwise(k, w, o, same);
                 if !elementwise(k, o, w, same) && !handed_on() {
                     return Err(format!("k{at} writes {w} over {o}, which it still needs"));
+                }
+            }
+        }
+        let group = s.beside(at);
+        for (other, k) in (group.start..group.end).zip(&s.kernels[group]).filter(|(other, _)| *other != at) {
+            let needed = [k.reads(), k.writes()].concat();
+            let meets = |w: BufferId, o: BufferId| {
+                let ((a, a0, a1), (b, b0, b1)) = (span(w), span(o));
+                w != o && a == b && a0 < b1 && b0 < a1
+            };
+            for &w in &writes {
+                if let Some(o) = needed.iter().find(|o| meets(w, **o)) {
+                    return Err(format!("k{at} writes {w} over {o}, which k{other} needs beside it"));
                 }
             }
         }
@@ -160,6 +187,44 @@ pub fn check(s: &Schedule, p: &Plan) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether views of a buffer of `n` elements cover it, each element once. They do where they are the same rows, of each a run, and
+/// the runs lie one behind the other along the row.
+fn tile(views: &[View], n: usize) -> bool {
+    let mut rows: Option<(usize, usize)> = None;
+    let mut runs = vec![];
+    for v in views.iter().filter(|v| !v.shape.contains(&0)) {
+        let mut axes: Vec<(usize, usize)> =
+            v.shape.iter().copied().zip(v.strides.iter().copied()).filter(|(size, _)| *size > 1).collect();
+        axes.sort_by_key(|(_, stride)| *stride);
+        let mut run = 1;
+        let inner = axes.iter().take_while(|&&(size, stride)| {
+            let joins = stride == run;
+            run *= if joins { size } else { 1 };
+            joins
+        });
+        let outer = &axes[inner.count()..];
+        // Without outer axes there is one row: the buffer.
+        let (mut count, length) = (1, outer.first().map_or(n, |(_, stride)| *stride));
+        for &(size, stride) in outer {
+            if stride != count * length {
+                return false;
+            }
+            count *= size;
+        }
+        if rows.is_some_and(|known| known != (count, length)) {
+            return false;
+        }
+        rows = Some((count, length));
+        runs.push((v.offset, v.offset + run));
+    }
+    runs.sort_unstable();
+    let end = runs.iter().try_fold(0, |end, &(from, to)| (from == end).then_some(to));
+    match rows {
+        Some((count, length)) => end == Some(length) && count.checked_mul(length) == Some(n),
+        None => n == 0,
+    }
+}
+
 /// Whether kernel `k` may write `w` over `o`: the same bytes, element for element, and read first.
 fn elementwise(k: &Kernel, o: BufferId, w: BufferId, same: bool) -> bool {
     same && match k {
@@ -175,10 +240,10 @@ fn elementwise(k: &Kernel, o: BufferId, w: BufferId, same: bool) -> bool {
                 && m.epilogue.as_ref().is_some_and(|e| e.reads().contains(&o) && reads_first(e, o, w))
         }
         Kernel::Library(l) => {
-            l.in_place().is_some_and(|n| {
-                let v = &l.operands[n];
-                v.buffer == o && v.offset == 0 && v.is_dense()
-            }) && l.operands.iter().filter(|v| v.buffer == o).count() == 1
+            let first = |v: &View, b| v.buffer == b && v.offset == 0 && v.is_dense();
+            l.in_place().is_some_and(|n| first(&l.operands[n], o))
+                && matches!(&l.results[..], [r] if first(r, w))
+                && l.operands.iter().filter(|v| v.buffer == o).count() == 1
         }
         // The first value of a carry is where its last one will be; nothing else of the scan may look there.
         Kernel::Scan(scan) => {

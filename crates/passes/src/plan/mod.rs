@@ -26,13 +26,13 @@ pub enum Place {
     Arena(usize),
 }
 
-/// When a buffer's value is needed, in kernels: from its writer to its last reader. Outputs, and values that are copied
+/// When a buffer's value is needed, in kernels: from its first writer to its last reader. Outputs, and values that are copied
 /// into state at the end, live until one past the last kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Life {
-    /// The kernel that writes it.
+    /// The first kernel that writes it.
     pub first: usize,
-    /// The last kernel that reads it.
+    /// The last kernel that reads it, or writes the rest of it.
     pub last: usize,
 }
 
@@ -140,8 +140,10 @@ pub fn plan(schedule: &Schedule, options: &PlanOptions) -> Result<Plan, CompileE
         groups.items(schedule, &places, &p.lives, options.alignment).iter().map(|i| i.bytes).sum::<usize>();
     let reuse = options.reuse && apart > options.spare;
     if reuse {
-        for (at, k) in schedule.kernels.iter().enumerate() {
-            for b in k.writes().into_iter().filter(|b| places[b.index()].is_none()) {
+        let alone = |at: &usize| schedule.beside(*at).len() == 1;
+        for (at, k) in schedule.kernels.iter().enumerate().filter(|(at, _)| alone(at)) {
+            let born = |b: &BufferId| places[b.index()].is_none() && p.lives[b.index()].first == at;
+            for b in k.writes().into_iter().filter(born) {
                 let candidate = alias::candidates(k, b).into_iter().find(|a| {
                     places[a.index()].is_none()
                         && matches!(schedule.buffer(*a).kind, BufferKind::Temp)
@@ -181,9 +183,11 @@ fn scans(schedule: &Schedule) -> impl Iterator<Item = (usize, &ScanKernel)> {
 /// The life of every buffer.
 pub fn lives(schedule: &Schedule) -> Vec<Life> {
     let mut lives = vec![Life::default(); schedule.buffers.len()];
+    let mut written = vec![false; schedule.buffers.len()];
     for (at, k) in schedule.kernels.iter().enumerate() {
         for b in k.writes() {
-            lives[b.index()] = Life { first: at, last: at };
+            let first = std::mem::replace(&mut written[b.index()], true).then(|| lives[b.index()].first);
+            lives[b.index()] = Life { first: first.unwrap_or(at), last: at };
         }
     }
     for (at, k) in schedule.kernels.iter().enumerate() {
@@ -195,10 +199,20 @@ pub fn lives(schedule: &Schedule) -> Vec<Life> {
     for (_, b) in &schedule.outputs {
         lives[b.index()].last = schedule.kernels.len();
     }
+    // What kernels that run together need, all of them need from the first to the last.
+    for group in &schedule.together {
+        for b in schedule.kernels[group.clone()].iter().flat_map(|k| [k.reads(), k.writes()].concat()) {
+            let life = &mut lives[b.index()];
+            if group.contains(&life.first) {
+                life.first = group.start;
+            }
+            life.last = life.last.max(group.end - 1);
+        }
+    }
     lives
 }
 
-/// The kernels that write and read each buffer.
+/// The first kernel that writes each buffer, and those that read it.
 struct Uses {
     writer: Vec<Option<usize>>,
     readers: Vec<Vec<usize>>,
@@ -209,7 +223,7 @@ impl Uses {
         let n = schedule.buffers.len();
         let mut uses = Uses { writer: vec![None; n], readers: vec![vec![]; n] };
         for (at, k) in schedule.kernels.iter().enumerate() {
-            k.writes().iter().for_each(|b| uses.writer[b.index()] = Some(at));
+            k.writes().iter().for_each(|b| _ = uses.writer[b.index()].get_or_insert(at));
             k.reads().iter().for_each(|b| uses.readers[b.index()].push(at));
         }
         uses
@@ -231,7 +245,13 @@ fn in_place(
     let Some(writer) = uses.writer[update.index()] else {
         return Err("no kernel computes its new value".to_string());
     };
-    for &at in uses.readers[old.index()].iter().filter(|&&at| at >= writer) {
+    let group = schedule.beside(writer);
+    for &at in uses.readers[old.index()].iter().filter(|&&at| at >= group.start) {
+        if group.len() > 1 && group.contains(&at) {
+            return Err(format!(
+                "kernel k{at} reads the old value while kernel k{writer} computes the new one"
+            ));
+        }
         if at > writer {
             return Err(format!(
                 "kernel k{at} reads the old value after kernel k{writer} has computed the new one"

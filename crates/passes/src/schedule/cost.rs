@@ -58,7 +58,7 @@ impl Kernel {
             }
             Kernel::Library(l) => {
                 l.operands.iter().for_each(|v| view(v, &mut touched));
-                l.flops(schedule)
+                l.flops()
             }
             Kernel::Scan(s) => {
                 s.operands().for_each(|v| view(v, &mut touched));
@@ -72,15 +72,11 @@ impl Kernel {
             .iter()
             .map(|(b, n)| (*n).min(whole(b)).saturating_mul(element(b)))
             .fold(0, u64::saturating_add);
-        let mut written = self.writes();
-        if let Kernel::Scan(s) = self {
-            // What stays within an iteration is in cache.
-            written.retain(|b| Some(*b) != s.arena);
-        }
-        written.sort();
-        written.dedup();
-        let written =
-            written.iter().map(|b| whole(b).saturating_mul(element(b))).fold(0, u64::saturating_add);
+        // What stays within an iteration of a scan is in cache.
+        let scratch = if let Kernel::Scan(s) = self { s.arena } else { None };
+        let stored = self.written(schedule).into_iter().filter(|v| Some(v.buffer) != scratch);
+        let bytes = |v: View| product(v.shape.iter().copied()).saturating_mul(element(&v.buffer));
+        let written = stored.map(bytes).fold(0, u64::saturating_add);
         Cost { flops, read, written }
     }
 }
@@ -126,7 +122,7 @@ impl LoopKernel {
 }
 
 impl LibraryKernel {
-    fn flops(&self, schedule: &Schedule) -> u64 {
+    fn flops(&self) -> u64 {
         let elements = |n: usize| self.operands.get(n).map_or(0, |v| product(v.shape.iter().copied()));
         // Pairs of a query and a key, each with `q` products over the head's size and `v` over the values' size.
         let attention = |layout: AttentionLayout, of_q: u64, of_v: u64| {
@@ -145,7 +141,7 @@ impl LibraryKernel {
             product([2].into_iter().chain(outputs.iter().copied())).saturating_mul(seen)
         };
         let shape = |n: usize| self.operands.get(n).map_or(&[][..], |v| &v.shape);
-        let result = self.results.first().map_or(&[][..], |b| &schedule.buffer(*b).shape);
+        let result = self.results.first().map_or(&[][..], |v| &v.shape);
         match &self.op {
             Op::Convolution(_) => convolution(result, shape(1)),
             Op::ConvolutionInputGrad(_) => convolution(shape(0), shape(1)),

@@ -52,11 +52,13 @@ pub fn execute(s: &Schedule, inputs: &[Dense], states: &[Dense]) -> Result<Resul
                 let types: Vec<Type> = l
                     .results
                     .iter()
-                    .map(|b| Type::new(s.buffer(*b).dtype, Shape::fixed(&s.buffer(*b).shape)))
+                    .map(|v| Type::new(s.buffer(v.buffer).dtype, Shape::fixed(&v.shape)))
                     .collect();
                 let results = l.op.rule().reference(&operands.iter().collect::<Vec<_>>(), &types)?;
-                for (b, r) in l.results.iter().zip(results) {
-                    keep(&mut memory, *b, r);
+                for (v, mut r) in l.results.iter().zip(results) {
+                    r.settle();
+                    let to = memory.get_mut(&v.buffer).expect("every buffer is in memory");
+                    to.place(&elements(v), &r);
                 }
             }
             Kernel::Scan(k) => {
@@ -120,11 +122,16 @@ fn keep(memory: &mut BTreeMap<super::BufferId, Dense>, b: super::BufferId, mut v
 
 /// A view's elements, densely.
 fn gathered(memory: &BTreeMap<super::BufferId, Dense>, v: &View) -> Dense {
-    let mut from = vec![];
+    memory[&v.buffer].pick(&v.shape, &elements(v))
+}
+
+/// A view's elements, as places in its buffer.
+fn elements(v: &View) -> Vec<usize> {
+    let mut places = vec![];
     for_each_index(&v.shape, |i| {
-        from.push(v.offset + v.strides.iter().zip(i).map(|(s, i)| s * i).sum::<usize>())
+        places.push(v.offset + v.strides.iter().zip(i).map(|(s, i)| s * i).sum::<usize>())
     });
-    memory[&v.buffer].pick(&v.shape, &from)
+    places
 }
 
 /// A target for tests: every primitive and every library op, arithmetic in all dtypes but the 16-bit floats.
@@ -154,6 +161,9 @@ impl crate::Target for ReferenceTarget {
     }
     fn takes_strided(&self, op: &onestep_ir::Op, _: usize) -> bool {
         matches!(op, onestep_ir::Op::Matmul(_))
+    }
+    fn gives_strided(&self, _: &onestep_ir::Op, _: usize) -> bool {
+        true
     }
     fn computes_in(&self, dtype: DType) -> bool {
         !matches!(dtype, DType::F16 | DType::BF16)

@@ -11,11 +11,13 @@ pub mod execute;
 mod print;
 pub mod reference;
 mod scan;
+mod written;
 
 pub use scan::{ScanKernel, slices_are_dense};
 
 use onestep_ir::ops::{BinaryKind, CompareKind, Op, ReduceKind, UnaryKind};
 use onestep_ir::{Array, DType, Role};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A buffer: one dense, row-major tensor that some kernel, caller or state provides.
@@ -38,7 +40,7 @@ pub enum BufferKind {
     State(usize),
     /// Known at compile time.
     Constant(Array),
-    /// Written by exactly one kernel.
+    /// Written by kernels: each element once, and as a rule all of them by one.
     Temp,
 }
 
@@ -188,7 +190,8 @@ pub struct TypedExpr {
 pub struct Store {
     /// What.
     pub value: ExprId,
-    /// Where. Distinct rows (points) write distinct elements, and all stores to a buffer together write all of it.
+    /// Where: forward along every axis. Distinct rows (points) write distinct elements, and all stores to a buffer, of
+    /// whichever kernels, together write all of it.
     pub access: Access,
 }
 
@@ -289,7 +292,7 @@ impl LoopKernel {
     }
 }
 
-/// A strided view of a buffer, in elements: what a library kernel reads.
+/// A strided view of a buffer, in elements: what a library kernel reads, or where it leaves a result.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct View {
     /// The buffer.
@@ -303,6 +306,17 @@ pub struct View {
 }
 
 impl View {
+    /// All of a buffer of this shape.
+    pub fn whole(buffer: BufferId, shape: &[usize]) -> View {
+        View { buffer, offset: 0, shape: shape.to_vec(), strides: onestep_ir::row_major(shape) }
+    }
+
+    /// Whether elements that are neighbours along the last axis lie side by side.
+    pub fn last_is_dense(&self) -> bool {
+        let last = self.shape.last().zip(self.strides.last());
+        last.is_none_or(|(&size, &stride)| size <= 1 || stride == 1)
+    }
+
     /// Whether the view is the dense, row-major layout of its shape (at some offset).
     pub fn is_dense(&self) -> bool {
         let dense = onestep_ir::row_major(&self.shape);
@@ -339,8 +353,8 @@ pub struct LibraryKernel {
     pub op: Op,
     /// Its operands.
     pub operands: Vec<View>,
-    /// Its results, dense.
-    pub results: Vec<BufferId>,
+    /// Where its results go: dense but for those that the target gives strided, such as parts of a concatenation.
+    pub results: Vec<View>,
 }
 
 impl LibraryKernel {
@@ -385,12 +399,23 @@ impl Kernel {
     /// The buffers that it writes, each once.
     pub fn writes(&self) -> Vec<BufferId> {
         match self {
-            Kernel::Loops(parts) => parts.iter().flat_map(|p| p.writes()).collect(),
+            Kernel::Loops(parts) => each_once(parts.iter().flat_map(|p| p.writes())),
             Kernel::Matmul(m) => [vec![m.out], m.epilogue.iter().flat_map(|e| e.writes()).collect()].concat(),
-            Kernel::Library(l) => l.results.clone(),
+            Kernel::Library(l) => each_once(l.results.iter().map(|v| v.buffer)),
             Kernel::Scan(s) => s.results.iter().copied().chain(s.arena).collect(),
         }
     }
+}
+
+/// The buffers, each where it first comes.
+fn each_once(buffers: impl Iterator<Item = BufferId>) -> Vec<BufferId> {
+    let mut seen = vec![];
+    for b in buffers {
+        if !seen.contains(&b) {
+            seen.push(b);
+        }
+    }
+    seen
 }
 
 /// A state tensor as the schedule knows it.
@@ -421,11 +446,22 @@ pub struct Schedule {
     pub states: Vec<StateBuffer>,
     /// Outputs in order, by name. An output may be any buffer.
     pub outputs: Vec<(Arc<str>, BufferId)>,
+    /// Whether products of `f32` may take their factors in TF32, with 11 bits of significand instead of 24: each is then off by
+    /// less than 2⁻¹⁰ of itself, and so each term of a sum by less than 2⁻⁹. A permission, which a backend need not use.
+    pub allow_tf32: bool,
+    /// Kernels that the target runs as one launch, whose blocks do not wait for each other: ranges of numbers, in order and
+    /// apart. Nothing that one of them reads or writes may share storage with what another writes.
+    pub together: Vec<Range<usize>>,
 }
 
 impl Schedule {
     /// A buffer's description.
     pub fn buffer(&self, b: BufferId) -> &Buffer {
         &self.buffers[b.index()]
+    }
+
+    /// The kernels that run together with this one, itself too.
+    pub fn beside(&self, kernel: usize) -> Range<usize> {
+        self.together.iter().find(|r| r.contains(&kernel)).cloned().unwrap_or(kernel..kernel + 1)
     }
 }

@@ -148,7 +148,8 @@ impl Display for Kernel {
                 }
             }
             Kernel::Library(l) => {
-                let results: Vec<_> = l.results.iter().map(|b| b.to_string()).collect();
+                let result = |v: &View| if v.is_dense() { v.buffer.to_string() } else { v.to_string() };
+                let results: Vec<_> = l.results.iter().map(result).collect();
                 let operands: Vec<_> = l.operands.iter().map(|v| v.to_string()).collect();
                 writeln!(f, "  {} {} = {}", l.op.rule().name(), results.join(", "), operands.join(", "))
             }
@@ -178,6 +179,9 @@ fn scan(s: &ScanKernel, f: &mut Formatter<'_>) -> fmt::Result {
 impl Display for Schedule {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         writeln!(f, "schedule \"{}\" {{", self.name)?;
+        if self.allow_tf32 {
+            writeln!(f, "  products of f32 may be in tf32")?;
+        }
         for (i, b) in self.buffers.iter().enumerate() {
             let kind = match &b.kind {
                 BufferKind::Input(n) => format!("input {n}"),

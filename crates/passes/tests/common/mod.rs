@@ -110,13 +110,12 @@ impl Planned {
                 }
                 Kernel::Library(l) => {
                     let operands: Vec<Dense> = l.operands.iter().map(|v| m.view(s, v)).collect();
-                    let buffers = l.results.iter().map(|b| s.buffer(*b));
-                    let types: Vec<Type> =
-                        buffers.map(|b| Type::new(b.dtype, Shape::fixed(&b.shape))).collect();
+                    let ty = |v: &View| Type::new(s.buffer(v.buffer).dtype, Shape::fixed(&v.shape));
+                    let types: Vec<Type> = l.results.iter().map(ty).collect();
                     let operands: Vec<&Dense> = operands.iter().collect();
                     // A wrong plan may give wrong indices: then nothing is written.
                     let Ok(results) = l.op.rule().reference(&operands, &types) else { continue };
-                    l.results.iter().zip(&results).for_each(|(b, r)| m.put(*b, r));
+                    l.results.iter().zip(&results).for_each(|(v, r)| m.put_view(v, r));
                 }
                 Kernel::Scan(k) => m.scan(s, k),
             }
@@ -166,15 +165,23 @@ impl Planned {
     }
 
     fn put_at(&mut self, b: BufferId, offset: usize, value: &Dense) {
+        self.put_view(&View { offset, ..View::whole(b, &value.shape) }, value);
+    }
+
+    fn put_view(&mut self, to: &View, value: &Dense) {
         let mut value = value.clone();
         value.settle();
-        for i in 0..value.len() {
+        let mut places = vec![];
+        for_each_index(&to.shape, |i| {
+            places.push(to.offset + to.strides.iter().zip(i).map(|(s, i)| s * i).sum::<usize>())
+        });
+        for (i, place) in places.into_iter().enumerate() {
             let number = if value.dtype.is_float() {
                 Number::Real(value.reals()[i])
             } else {
                 Number::Int(value.ints()[i])
             };
-            self.store(b, (offset + i) as i64, number);
+            self.store(to.buffer, place as i64, number);
         }
     }
 

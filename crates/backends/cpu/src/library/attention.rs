@@ -29,9 +29,8 @@ pub(super) fn compile(
     dtypes: &[DType],
 ) -> Result<Box<dyn Work>, CpuError> {
     let (heads, []) = Heads::new(op, isa, &kernel.operands, dtypes)?;
-    let sizes = [heads.batch, heads.heads, heads.queries, heads.value_size];
-    let out = HeadTensor::result(kernel.results[0], sizes, op.layout);
-    let (lse, block) = (kernel.results[1], heads.block(1));
+    let out = HeadTensor::of(&kernel.results[0], op.layout);
+    let (lse, block) = (kernel.results[1].buffer, heads.block(1));
     match dtypes[0] {
         DType::F64 => Ok(Box::new(Attention::<f64> { heads, out, lse, block, element: PhantomData })),
         _ => Ok(Box::new(Attention::<f32> { heads, out, lse, block, element: PhantomData })),

@@ -8,8 +8,8 @@ use super::gemm::{DEPTH, Gemm, Isa, Mat, Scalar};
 use super::softmax::{Block, LANES, Mask};
 use crate::error::CpuError;
 use crate::kernel::Memory;
+use onestep_ir::DType;
 use onestep_ir::ops::{Attention as Op, AttentionLayout, AttentionOperands, Band};
-use onestep_ir::{DType, row_major};
 use onestep_passes::schedule::{BufferId, View};
 use std::ops::Range;
 
@@ -29,16 +29,10 @@ pub(super) struct HeadTensor {
 }
 
 impl HeadTensor {
-    pub fn operand(view: &View, layout: AttentionLayout) -> HeadTensor {
+    pub fn of(view: &View, layout: AttentionLayout) -> HeadTensor {
         let s = &view.strides;
         let strides = layout.arrange([s[0], s[1], s[2], s[3]]);
         HeadTensor { buffer: view.buffer, offset: view.offset, strides }
-    }
-
-    /// A dense result with these sizes of batch, head, position, element.
-    pub fn result(buffer: BufferId, sizes: [usize; 4], layout: AttentionLayout) -> HeadTensor {
-        let s = row_major(&layout.arrange(sizes));
-        HeadTensor { buffer, offset: 0, strides: layout.arrange([s[0], s[1], s[2], s[3]]) }
     }
 
     /// A head's positions from `t` on, as a matrix.
@@ -122,9 +116,9 @@ impl Heads {
         let AttentionOperands { q: (q, _), k: (k, _), v: (v, _), mask, lengths } = operands;
         let split = |x: &View| op.layout.arrange([x.shape[0], x.shape[1], x.shape[2], x.shape[3]]);
         let ([batch, heads, queries, size], [_, kv_heads, keys, _]) = (split(q), split(k));
-        let tensor = |x: &View| HeadTensor::operand(x, op.layout);
+        let tensor = |x: &View| HeadTensor::of(x, op.layout);
         let mask = mask.map(|(view, dtype)| {
-            let mut tensor = HeadTensor::operand(view, AttentionLayout::Bhtd);
+            let mut tensor = HeadTensor::of(view, AttentionLayout::Bhtd);
             let repeated = [view.shape[0] == 1, view.shape[1] == 1];
             for (stride, _) in tensor.strides.iter_mut().zip(repeated).filter(|(_, repeated)| *repeated) {
                 *stride = 0;

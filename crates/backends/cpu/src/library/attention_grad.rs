@@ -67,20 +67,16 @@ impl<T: Scalar> AttentionGrad<T> {
     fn new(op: &Op, isa: Isa, kernel: &LibraryKernel, dtypes: &[DType]) -> Result<Self, CpuError> {
         let layout = op.forward.layout;
         let (heads, [out, lse, dout]) = Heads::new(&op.forward, isa, &kernel.operands, dtypes)?;
-        let Heads { batch, heads: h, group, queries, keys, size, value_size, .. } = heads;
-        let result = |i: usize, h, t, d| HeadTensor::result(kernel.results[i], [batch, h, t, d], layout);
+        let result = |i: usize| HeadTensor::of(&kernel.results[i], layout);
         let mask = heads.mask_sizes();
-        let dmask = op.mask_grad.then(|| {
-            let sizes = [mask[0], mask[1], queries, keys];
-            (HeadTensor::result(kernel.results[3], sizes, AttentionLayout::Bhtd), mask)
-        });
+        let dmask = op.mask_grad.then(|| (HeadTensor::of(&kernel.results[3], AttentionLayout::Bhtd), mask));
         Ok(AttentionGrad {
-            out: HeadTensor::operand(out, layout),
+            out: HeadTensor::of(out, layout),
             lse: lse.clone(),
-            dout: HeadTensor::operand(dout, layout),
-            dq: result(0, h, queries, size),
-            dk: result(1, h / group, keys, size),
-            dv: result(2, h / group, keys, value_size),
+            dout: HeadTensor::of(dout, layout),
+            dq: result(0),
+            dk: result(1),
+            dv: result(2),
             dmask,
             block: heads.block(2),
             heads,

@@ -30,7 +30,7 @@ pub(super) fn compile(
     let operands: Vec<Type> =
         kernel.operands.iter().zip(dtypes).map(|(view, &dtype)| ty(dtype, &view.shape)).collect();
     let results: Vec<Type> =
-        kernel.results.iter().map(|&b| ty(schedule.buffer(b).dtype, &schedule.buffer(b).shape)).collect();
+        kernel.results.iter().map(|v| ty(schedule.buffer(v.buffer).dtype, &v.shape)).collect();
     let run = op.cpu_kernel(&operands);
     let run = run.ok_or_else(|| CpuError::NoKernel { op: name, why: "the op gives none".into() })?;
     run.check(&operands, &results)
@@ -45,7 +45,12 @@ pub(super) fn compile(
         name,
         group: parts.saturating_mul(CHUNK_BYTES).checked_div(moved).unwrap_or(parts).max(1),
         operands: kernel.operands.iter().zip(&operands).map(begin).collect(),
-        results: kernel.results.iter().zip(&results).map(|(&b, ty)| (b, bytes(ty) / parts.max(1))).collect(),
+        results: kernel
+            .results
+            .iter()
+            .zip(&results)
+            .map(|(v, ty)| (v.buffer, bytes(ty) / parts.max(1)))
+            .collect(),
         kernel: run,
     }))
 }

@@ -65,6 +65,16 @@ pub fn accepts(op: &Op, dtypes: &[DType]) -> Option<Vec<Layout>> {
     }
 }
 
+/// Whether result `n` of the op may lie at any distances but for its last axis, whose elements are side by side; else it is all of
+/// its buffer.
+pub fn gives_strided(op: &Op, result: usize) -> bool {
+    match op {
+        Op::Attention(_) => result == 0,
+        Op::AttentionGrad(_) => result < 3,
+        _ => false,
+    }
+}
+
 /// Compiles a library kernel.
 pub(crate) fn compile(
     kernel: &LibraryKernel,
@@ -98,7 +108,7 @@ pub(crate) fn compile(
     }
     let wrong = |why: &str| CpuError::Operand { what: "the op", why: format!("'{op}' {why}") };
     let data = &kernel.operands[0];
-    let result = *kernel.results.first().ok_or_else(|| wrong("has no result"))?;
+    let result = kernel.results.first().ok_or_else(|| wrong("has no result"))?.buffer;
     let view = |i: usize| kernel.operands[i].clone();
     match &kernel.op {
         Op::Gather(g) => {
@@ -133,7 +143,7 @@ pub(crate) fn compile(
         Op::Cumulative(c) => cumulative::compile(c, dtypes[0], view(0), result),
         Op::Sort(s) => {
             let slices = Slices::new(&data.shape, s.axis, 1);
-            let indices = kernel.results[1];
+            let indices = kernel.results[1].buffer;
             Ok(Box::new(sort::Sort::new(slices, dtypes[0], s.descending, view(0), result, indices)))
         }
         Op::Attention(a) => attention::compile(a, isa, kernel, &dtypes),
@@ -142,16 +152,16 @@ pub(crate) fn compile(
             convolution::compile(kernel, schedule, dtypes[0], isa)
         }
         Op::CtcLoss(op) => match (&dtypes[..], &kernel.results[..]) {
-            (&[a, b, c, d], &[losses, posteriors]) => ctc_loss::compile(
+            (&[a, b, c, d], [losses, posteriors]) => ctc_loss::compile(
                 op,
                 [a, b, c, d],
                 [view(0), view(1), view(2), view(3)],
-                [losses, posteriors],
+                [losses.buffer, posteriors.buffer],
             ),
             _ => Err(wrong("has another number of operands or results")),
         },
         Op::MaxPool(op) => {
-            let places = *kernel.results.get(1).ok_or_else(|| wrong("has one result"))?;
+            let places = kernel.results.get(1).ok_or_else(|| wrong("has one result"))?.buffer;
             max_pool::compile(op, dtypes[0], view(0), [result, places])
         }
         _ => Err(refused()),
@@ -178,8 +188,17 @@ fn check_types(kernel: &LibraryKernel, schedule: &Schedule, dtypes: &[DType]) ->
         let why = format!("{} for {}", kernel.results.len(), results.len());
         return Err(CpuError::Operand { what: "the number of results", why });
     }
-    for (&buffer, ty) in kernel.results.iter().zip(&results) {
-        check_result(schedule, buffer, ty.dtype, &ty.sizes())?;
+    for (n, (view, ty)) in kernel.results.iter().zip(&results).enumerate() {
+        let whole = view.is_dense() && view.offset == 0;
+        if whole {
+            check_result(schedule, view.buffer, ty.dtype, &ty.sizes())?;
+        }
+        let dtype = check_view(schedule, view, "the result")?;
+        let fits = dtype == ty.dtype && view.shape == ty.sizes() && view.last_is_dense();
+        if !(whole || fits && gives_strided(&kernel.op, n)) {
+            let why = format!("'{}' gives it dense, not as {view}", kernel.op.rule().name());
+            return Err(CpuError::Operand { what: "the result", why });
+        }
     }
     Ok(())
 }

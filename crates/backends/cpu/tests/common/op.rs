@@ -27,7 +27,7 @@ pub fn case_of_views(op: &Op, operands: &[(Array, Option<(Vec<usize>, Vec<usize>
         views.push(view);
     }
     let results = op.rule().infer(&types).unwrap();
-    let outs = results.iter().map(|t| case.temp(t.dtype, &t.sizes())).collect();
+    let outs = results.iter().map(|t| dense(case.temp(t.dtype, &t.sizes()), &t.sizes())).collect();
     case.push(Kernel::Library(LibraryKernel { op: op.clone(), operands: views, results: outs }));
     (case, results)
 }

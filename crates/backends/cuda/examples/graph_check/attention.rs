@@ -23,12 +23,14 @@ struct Setting {
     mask: Option<(DType, usize, usize)>,
     lengths: Option<Vec<i32>>,
     gradient: bool,
+    /// The gradients side by side, as those of a packed tensor are.
+    joined: bool,
 }
 
 impl Setting {
     fn new(op: Attention, sizes: [usize; 5], head: [usize; 2]) -> Setting {
         let lengths = None;
-        Setting { op, dtype: DType::BF16, sizes, head, mask: None, lengths, gradient: true }
+        Setting { op, dtype: DType::BF16, sizes, head, mask: None, lengths, gradient: true, joined: false }
     }
 
     fn case(&self, name: &str) -> Case {
@@ -42,7 +44,15 @@ impl Setting {
         let (graph, inputs) = self.program(name);
         let compiled =
             compile(&graph, &CudaTarget::HOPPER, &Options::default()).expect("every op has a kernel");
-        Case { name: name.into(), compiled, inputs, states: vec![], wants: vec![], tolerance: 0.0 }
+        Case {
+            name: name.into(),
+            compiled,
+            inputs,
+            states: vec![],
+            wants: vec![],
+            tolerance: 0.0,
+            least: 0.0,
+        }
     }
 
     fn program(&self, name: &str) -> (Graph, Vec<Array>) {
@@ -92,8 +102,14 @@ impl Setting {
         if let Some(dout) = dout {
             operands.extend(results.into_iter().chain([arrange(op.layout, dout)]));
             let grad = AttentionGrad { forward: op, mask_grad: false };
-            for (result, name) in g.emit(grad, &operands).iter().zip(["dq", "dk", "dv"]) {
-                g.output(name, *result);
+            let gradients = g.emit(grad, &operands);
+            if self.joined {
+                let of_heads = if op.layout == AttentionLayout::Bthd { 2 } else { 1 };
+                g.output("gradients", g.concat(&gradients, of_heads));
+            } else {
+                for (result, name) in gradients.into_iter().zip(["dq", "dk", "dv"]) {
+                    g.output(name, result);
+                }
             }
         }
         (g.build().unwrap_or_else(|e| panic!("{name}: {e}")), inputs)
@@ -130,6 +146,10 @@ pub fn options() -> Vec<Case> {
     add("of eights", Setting::new(plain(Bhtd, 72), [1, 2, 1, 66, 130], [72, 40]));
     add("wide", Setting::new(causal(Bthd, 128), [1, 2, 1, 70, 70], [128, 96]));
     add("widest", Setting::new(causal(Bhtd, 256), [1, 1, 1, 66, 66], [256, 200]));
+    let joined = |s| Setting { joined: true, ..s };
+    add("of packed rows", joined(Setting::new(causal(Bthd, 64), [2, 3, 3, 150, 150], [64, 64])));
+    add("of packed heads", joined(Setting::new(plain(Bhtd, 40), [2, 2, 1, 70, 70], [40, 40])));
+    add("of odd packed rows", joined(Setting::new(plain(Bthd, 13), [2, 3, 1, 37, 37], [13, 13])));
     let end = |op: Attention| Attention { align: AttentionAlign::BottomRight, ..op };
     add("of the last queries", Setting::new(end(causal(Bthd, 32)), [1, 2, 2, 70, 190], [32, 32]));
     add("of more queries than keys", Setting::new(end(causal(Bthd, 32)), [1, 2, 2, 190, 70], [32, 32]));
@@ -198,7 +218,8 @@ fn cached(length: i32) -> Setting {
 pub fn models() -> Vec<Case> {
     let causal = |size| causal(AttentionLayout::Bthd, size);
     vec![
-        Setting::new(causal(64), [1, 2, 2, 1024, 1024], [64, 64]).case("attention of GPT-2, 2 heads"),
+        Setting { joined: true, ..Setting::new(causal(64), [1, 2, 2, 1024, 1024], [64, 64]) }
+            .case("attention of GPT-2, 2 heads"),
         Setting::new(causal(64), [1, 8, 1, 512, 512], [64, 64]).case("attention of Llama 1.1B, 8 heads"),
         Setting::new(causal(128), [1, 4, 1, 300, 300], [128, 128]).case("attention of Llama 8B, 4 heads"),
         cached(2048).case("attention of Llama 1.1B over 2048 keys"),

@@ -3,13 +3,15 @@
 
 #[path = "attention.rs"]
 pub mod attention;
+#[path = "products.rs"]
+pub mod products;
 
 use onestep_cuda::CudaTarget;
 use onestep_ir::interp::{self, Mode};
 use onestep_ir::testing::{
     RandomOptions, Rng, difference, graph_of, operand_values, random_graph, random_inputs, random_state,
 };
-use onestep_ir::{Array, DType, Dense, Graph, GraphBuilder, Init, Op, Role};
+use onestep_ir::{Array, DType, Dense, Graph, GraphBuilder, Init, Op, Role, Tensor};
 use onestep_optim::rules::RULES;
 use onestep_optim::{Clip, Params, StepOptions, Storage, UnusedParameter, training_step};
 use onestep_passes::CompileError;
@@ -27,6 +29,8 @@ pub struct Case {
     pub wants: Vec<Dense>,
     /// The greatest difference, relative to the larger of 1 and the number.
     pub tolerance: f64,
+    /// The least one, of what has to be rounded more than the interpreter does.
+    pub least: f64,
 }
 
 impl Case {
@@ -38,7 +42,19 @@ impl Case {
         state: BTreeMap<Arc<str>, Array>,
         tolerance: f64,
     ) -> Result<Case, String> {
-        let compiled = match compile(graph, &CudaTarget::HOPPER, &Options::default()) {
+        Case::with(name, graph, inputs, state, tolerance, &Options::default())
+    }
+
+    /// The same with options of compilation.
+    pub fn with(
+        name: String,
+        graph: &Graph,
+        inputs: Vec<Array>,
+        state: BTreeMap<Arc<str>, Array>,
+        tolerance: f64,
+        options: &Options,
+    ) -> Result<Case, String> {
+        let compiled = match compile(graph, &CudaTarget::HOPPER, options) {
             Ok(c) => c,
             Err(CompileError::Unsupported { op, .. }) => return Err(op),
             Err(e) => panic!("{name}: {e}\n{graph}"),
@@ -51,7 +67,7 @@ impl Case {
         let states = s.states.iter().map(|p| state[&p.name].clone()).collect();
         let wants =
             want.outputs.iter().chain(s.states.iter().map(|p| &want.state[&p.name])).cloned().collect();
-        Ok(Case { name, compiled, inputs, states, wants, tolerance })
+        Ok(Case { name, compiled, inputs, states, wants, tolerance, least: 0.0 })
     }
 
     fn random(name: String, graph: &Graph, seed: u64, tolerance: f64) -> Case {
@@ -149,12 +165,14 @@ pub fn large() -> Vec<Case> {
         (40, 24, 16, 12),
         (1, 1, 1, 6),
         (1, 3, 2100, 20),
+        (133, 20, 18, 45),
     ] {
         for (transpose_a, transpose_b) in [(false, true), (true, false), (false, false)] {
-            let op = Matmul { transpose_a, transpose_b, dtype: DType::F32 };
+            let d = if batch == 133 { DType::BF16 } else { DType::F32 };
+            let op = Matmul { transpose_a, transpose_b, dtype: d };
             let a = if transpose_a { [batch, k, m] } else { [batch, m, k] };
             let b = if transpose_b { [batch, n, k] } else { [batch, k, n] };
-            let values = [real(DType::F32, &a), real(DType::F32, &b)];
+            let values = [real(d, &a), real(d, &b)];
             add(&format!("matmul {batch}x{m}x{n}x{k} {transpose_a} {transpose_b}"), op.into(), &values);
         }
     }
@@ -176,21 +194,51 @@ pub fn large() -> Vec<Case> {
             add(&format!("{kind:?} {shape:?} {d}"), op.into(), &[real(d, &shape)]);
         }
     }
-    let window = Window { stride: vec![2, 1], low: vec![1, 1], high: vec![1, 1], dilation: vec![1, 2] };
-    let convolution = Convolution { window, groups: 2 };
-    let (x, w) = (real(DType::F32, &[5, 8, 12, 11]), real(DType::F32, &[6, 4, 3, 3]));
-    let y = real(DType::F32, &[5, 6, 6, 9]);
-    let Convolution { window, groups } = convolution.clone();
-    let input_grad = ConvolutionInputGrad { window: window.clone(), groups, input_size: vec![12, 11] };
-    let weight_grad = ConvolutionWeightGrad { window, groups, kernel_size: vec![3, 3] };
-    add("convolution", convolution.into(), &[x.clone(), w.clone()]);
-    add("convolution_input_grad", input_grad.into(), &[y.clone(), w]);
-    add("convolution_weight_grad", weight_grad.into(), &[x, y]);
+    for (taps, pad, channels, outputs) in [(3, 1, 8, 6), (3, 1, 40, 48), (1, 0, 40, 48), (1, 0, 144, 160)] {
+        let window =
+            Window { stride: vec![2, 1], low: vec![pad, 1], high: vec![pad, 1], dilation: vec![1, 2] };
+        let convolution = Convolution { window: window.clone(), groups: 2 };
+        let (input_size, kernel_size) = (vec![12, 11], vec![taps, 3]);
+        let input_grad = ConvolutionInputGrad { window: window.clone(), groups: 2, input_size };
+        let weight_grad = ConvolutionWeightGrad { window, groups: 2, kernel_size };
+        for d in [DType::F32, DType::F16, DType::BF16] {
+            let (x, w) = (real(d, &[5, channels, 12, 11]), real(d, &[outputs, channels / 2, taps, 3]));
+            let y = real(d, &[5, outputs, 6, 9]);
+            let name = format!("{channels} to {outputs} channels, {taps}x3, {d}");
+            add(&format!("convolution {name}"), convolution.clone().into(), &[x.clone(), w.clone()]);
+            add(&format!("convolution_input_grad {name}"), input_grad.clone().into(), &[y.clone(), w]);
+            add(&format!("convolution_weight_grad {name}"), weight_grad.clone().into(), &[x, y]);
+        }
+    }
     let ids = Dense::from_ints(DType::I32, &[90], (0..90).map(|i| i * i % 7).collect());
     let (table, rows) = (real(DType::F32, &[7, 300]), real(DType::F32, &[90, 300]));
     add("scatter_add 7x300", ScatterAdd { axis: 0 }.into(), &[table, ids, rows]);
     cases.extend(ordered());
     cases
+}
+
+/// A product of `f32` that the library computes, exact unless TF32 is allowed: then each term is off by less than 2⁻⁹ of itself,
+/// and some are.
+pub fn tf32() -> Vec<Case> {
+    let g = GraphBuilder::new("product");
+    let (x, w) = (g.input("x", DType::F32, [1024, 512]), g.input("w", DType::F32, [512, 1024]));
+    g.output("y", x.matmul(w));
+    let graph = g.build().expect("shapes agree");
+    let mut rng = Rng::new(7);
+    let inputs: Vec<Array> = [x, w]
+        .into_iter()
+        .map(|t| {
+            let ty = t.ty().expect("it has a type");
+            rng.dense(&ty, onestep_ir::op::Range::Real(0.5, 1.0)).to_array().expect("sizes agree")
+        })
+        .collect();
+    let case = |allow_tf32, tolerance, least| {
+        let options = Options { allow_tf32, ..Options::default() };
+        let name = format!("product of f32, TF32 allowed: {allow_tf32}");
+        let case = Case::with(name, &graph, inputs.clone(), BTreeMap::new(), tolerance, &options);
+        Case { least, ..case.expect("every op has a kernel") }
+    };
+    vec![case(false, 1e-5, 0.0), case(true, 2f64.powi(-9), 2e-5)]
 }
 
 /// What goes through an order of many items: sorts of rows of every size, and scatters into many rows.
@@ -219,11 +267,14 @@ fn ordered() -> Vec<Case> {
             add(&format!("sort {shape:?} {d} {descending}"), op.into(), &[drawn(d, &shape, few)]);
         }
     }
-    // All indices equal, and few of many; columns that fill no tile; a base that is or is not overwritten.
+    // All indices equal, and few of many, in whole pieces and not; columns that fill no tile; a base that is or is not
+    // overwritten.
     for (d, outer, rows, count, inner, spread) in [
         (DType::F32, 1, 4100, 2100, 70, 4100),
         (DType::BF16, 1, 4200, 2048, 33, 50),
         (DType::F32, 2, 5000, 2500, 3, 1),
+        (DType::F32, 1, 8200, 3000, 40, 7),
+        (DType::F16, 1, 8200, 2048, 70, 2),
         (DType::I32, 1, 9000, 1000, 64, 9000),
     ] {
         let at = |i: usize| ((i * 7919 + i * i) % spread + rows - spread) as i64;
@@ -404,6 +455,61 @@ pub fn eight_bits(rows: usize, inner: usize, columns: usize) -> Case {
     ];
     let name = format!("8-bit layer {rows}x{inner}x{columns}");
     Case::new(name, &graph, inputs, BTreeMap::new(), 0.01).expect("every op has a kernel")
+}
+
+/// Random bits whose neighbours share a block, along memory and in reduced rows, and such as cannot: the transposed.
+pub fn draws() -> Case {
+    let g = GraphBuilder::new("draws");
+    let (key, counter) =
+        (g.input("key", DType::U32, [2]), g.input("counter", DType::U32, [1]).reshape([0usize; 0]));
+    let x = g.input("x", DType::F32, [24, 40]);
+    let draw = |name: &str, shape: [usize; 2]| g.random_bits(name, key, counter, shape);
+    let whole = draw("whole", [24, 40]);
+    g.output("whole", whole);
+    g.output("odd", draw("odd", [24, 38]));
+    g.output("aligned", whole.slice(-1, 8, 28).xor(draw("other", [24, 20])));
+    g.output("within", whole.slice(-1, 3, 23).xor(draw("another", [24, 20])));
+    g.output("transposed", whole.transpose(&[1, 0]));
+    g.output("kept", x.dropout(0.3, draw("dropout", [24, 40])));
+    g.output("sums", x.dropout(0.3, draw("summed", [24, 40])).sum(&[-1]));
+    let graph = g.build().expect("the graph is well formed");
+    let inputs = random_inputs(&graph, 4);
+    Case::new("draws".into(), &graph, inputs, BTreeMap::new(), 1e-5).expect("every op has a kernel")
+}
+
+fn normed<'g>(g: &'g GraphBuilder, name: &str, x: Tensor<'g>) -> Tensor<'g> {
+    let init = Init::Uniform { low: 0.5, high: 1.5 };
+    x.rms_norm(g.state(name, Role::Parameter, DType::BF16, &[264], init), 1e-5)
+}
+
+/// A token's step of a decoder in bf16, on few rows at place `at` of caches of 9 rows: a sum and its norm before three products
+/// of the same rows; of their results one goes within a cache, one does after more work, and one is added; then a norm again
+/// before a gated layer.
+pub fn decoder(rows: usize, at: i32) -> Case {
+    let g = GraphBuilder::new("decoder");
+    let [x, y] = ["x", "y"].map(|name| g.input(name, DType::BF16, [rows, 264]));
+    let at_input = g.input("at", DType::I32, [0usize; 0]);
+    let init = Init::Uniform { low: -0.06, high: 0.06 };
+    let w = |name: &str, n: usize, k: usize| g.state(name, Role::Parameter, DType::BF16, &[n, k], init);
+    let sum = x + y;
+    let h = normed(&g, "norm1", sum);
+    let [q, k, v] =
+        [("q", 264), ("k", 40), ("v", 40)].map(|(name, n)| h.matmul_t(w(name, n, 264), false, true));
+    for (name, new) in [("keys", k.softmax(-1)), ("values", v)] {
+        let cache = g.state(name, Role::Buffer, DType::BF16, &[9, 40], init);
+        let grown = cache.dynamic_update_slice(0, new, at_input);
+        g.update(cache, grown, false);
+    }
+    let sum = sum + q;
+    let h = normed(&g, "norm2", sum);
+    let [gate, up] = ["gate", "up"].map(|name| h.matmul_t(w(name, 520, 264), false, true));
+    let down = (gate.silu() * up).matmul_t(w("down", 264, 520), false, true);
+    g.output("y", down + sum);
+    let graph = g.build().expect("the graph is well formed");
+    let mut inputs = random_inputs(&graph, 3);
+    inputs[2] = Array::new(&[], &[at]).expect("sizes agree");
+    Case::new(format!("decoder of {rows} rows at {at}"), &graph, inputs, first_values(&graph), 0.02)
+        .expect("every op has a kernel")
 }
 
 /// The first values of a graph's state.

@@ -4,6 +4,7 @@
 //! cargo run --release -p onestep-cuda --features device --example graph_check            # everything
 //! cargo run --release -p onestep-cuda --features device --example graph_check -- quick   # a subset, for compute-sanitizer
 //! cargo run --release -p onestep-cuda --features device --example graph_check -- attention  # attention alone
+//! cargo run --release -p onestep-cuda --features device --example graph_check -- products   # large products alone
 //! cargo run --release -p onestep-cuda --features device --example graph_check -- time    # timings alone
 //! cargo run --release -p onestep-cuda --features device --example graph_check -- sizes   # a large model's sizes, with timings
 //! ```
@@ -37,9 +38,15 @@ fn main() -> ExitCode {
     let mut failures = 0;
     if !word("time") && !word("sizes") {
         let start = Instant::now();
-        let mut all = cases::attention::options();
-        all.extend(cases::attention::models());
+        let mut all = vec![];
+        if !word("products") {
+            all.extend(cases::attention::options());
+            all.extend(cases::attention::models());
+        }
         if !word("attention") {
+            all.extend(cases::products::all());
+        }
+        if !word("attention") && !word("products") {
             all.extend(others(word("quick")));
         }
         println!("{} programs ready in {:.1} s", all.len(), start.elapsed().as_secs_f64());
@@ -48,6 +55,14 @@ fn main() -> ExitCode {
             let seconds = start.elapsed().as_secs_f64();
             println!("{} programs with {products}, {failed} failures, {seconds:.1} s", all.len());
             failures += failed;
+        }
+        if !word("attention") {
+            failures += check_all(&device, &cases::tf32(), true);
+            let case = cases::classifier(128, 256);
+            if let Err(why) = check_queue(&device, &case) {
+                println!("FAILED {}, queued: {why}", case.name);
+                failures += 1;
+            }
         }
     }
     if word("sizes") {
@@ -61,7 +76,7 @@ fn main() -> ExitCode {
             }
         }
     }
-    if !word("quick") && !word("sizes") {
+    if !word("quick") && !word("sizes") && !word("products") {
         let mut timed: Vec<(Case, &[bool])> =
             cases::attention::timed().into_iter().map(|case| (case, &[true][..])).collect();
         if !word("attention") {
@@ -93,6 +108,8 @@ fn others(quick: bool) -> Vec<Case> {
     // Realistic, of the least sizes, and with rows that the library does not take.
     let layers = [(512, 768, 1024), (16, 16, 16), (208, 144, 48), (37, 32, 80)];
     all.extend(layers.map(|(rows, inner, columns)| cases::eight_bits(rows, inner, columns)));
+    all.push(cases::draws());
+    all.extend([(1, 0), (1, 8), (3, 6)].map(|(rows, at)| cases::decoder(rows, at)));
     if quick {
         all.extend(samples.into_iter().step_by(7));
         all.extend(cases::random(0..6));
@@ -193,10 +210,45 @@ fn check(device: &Arc<CudaDevice>, program: &Arc<CudaProgram>, case: &Case) -> R
         return Err("captured and not captured differ".into());
     }
     let error = case.error(&first);
+    if error < case.least {
+        return Err(format!("error {error:e}, at least {:e} was due", case.least));
+    }
     if error > case.tolerance {
         return Err(format!("error {error:e}, tolerance {:e}\n{}", case.tolerance, case.compiled.schedule));
     }
     Ok(())
+}
+
+/// Runs that are waited for once have the results of those that are waited for each, though each has other inputs.
+fn check_queue(device: &Arc<CudaDevice>, case: &Case) -> Result<(), String> {
+    let (schedule, plan) = (&case.compiled.schedule, &case.compiled.plan);
+    let results = |waited: bool| -> Result<Vec<Vec<u8>>, CudaError> {
+        let program = Arc::new(CudaProgram::new(device, schedule, plan)?);
+        let (mut bound, states) = bind(device, &program, case, true)?;
+        for run in 0..40 {
+            for (n, a) in case.inputs.iter().enumerate() {
+                let into = bound.input(n)?;
+                into.copy_from_slice(a.bytes());
+                if n == 0 {
+                    // Other rows for the same labels.
+                    into.rotate_left(run * into.len() / a.shape()[0]);
+                }
+            }
+            bound.run()?;
+            if waited {
+                device.synchronize()?;
+            }
+        }
+        let mut all = vec![bound.read(schedule.outputs[0].1)?.bytes().to_vec()];
+        for memory in &states {
+            let mut bytes = vec![0; memory.len()];
+            memory.read(0, &mut bytes)?;
+            all.push(bytes);
+        }
+        Ok(all)
+    };
+    let one = |waited| results(waited).map_err(|e| e.to_string());
+    if one(true)? == one(false)? { Ok(()) } else { Err("other results than waited for one by one".into()) }
 }
 
 /// Prints the time of a run as one launch, beside that of its kernels.

@@ -41,6 +41,7 @@ pub fn all() -> Vec<Case> {
         }
     }
     all.extend([extremes(7), extremes(100), extremes(600)]);
+    all.extend([F16, BF16, F32, F64].map(divided_rows));
     all.extend(programs());
     all
 }
@@ -81,6 +82,20 @@ fn binaries(d: DType) -> Vec<Case> {
     let power = build("pow", &|k| !k.is_exact()).map(|c| c.within(last_places(d, 8.0)));
     let exact = build("binary", &|k| !order(k) && k.is_exact());
     exact.into_iter().chain(extremes).chain(power).collect()
+}
+
+/// Rows of numbers of any size, each divided by one that the row shares, and by a constant.
+fn divided_rows(d: DType) -> Case {
+    let (rows, n) = (400, 300);
+    let mut c = Case::new(format!("divided_rows_{d}"), &[rows], &[n]);
+    let (a, b) = (c.buffer(d, rows * n, Fill::Edges), c.buffer(d, rows, Fill::Edges));
+    let (x, y) = (c.load(a, &[n as i64, 1]), c.load(b, &[1, 0]));
+    let seven = c.number(d, 7.0);
+    for by in [y, seven] {
+        let z = c.binary(BinaryKind::Div, x, by);
+        c.store(z, rows * n, &[n as i64, 1]);
+    }
+    c
 }
 
 fn comparisons(d: DType) -> Case {
@@ -271,6 +286,7 @@ fn programs() -> Vec<Case> {
     let mut big = layer_norm(16384, 1024);
     big.sample = Some(2);
     all.push(big);
+    all.extend([residual_norm(64, 768), residual_norm(3, 20_000)]);
     all.push(cross_entropy(128, 50));
     let mut big = cross_entropy(1024, 50257);
     big.sample = Some(2);
@@ -355,6 +371,27 @@ fn cross_entropy(rows: usize, n: usize) -> Case {
 }
 
 /// The exponentials of long bf16 rows, less their maximum, and their sum.
+/// `r / |a * w| + a * w`: a product of two loads that both passes need, and one load that the last alone does.
+fn residual_norm(rows: usize, n: usize) -> Case {
+    let mut c = Case::new(format!("residual_norm_{rows}x{n}"), &[rows], &[n]).within(4e-6);
+    let (a, r) = (
+        c.buffer(BF16, rows * n, Fill::Uniform(-3.0, 4.0)),
+        c.buffer(F32, rows * n, Fill::Uniform(-3.0, 4.0)),
+    );
+    let w = c.buffer(F32, n, Fill::Uniform(0.5, 1.5));
+    let (x, w) = (c.load(a, &[n as i64, 1]), c.load(w, &[0, 1]));
+    let x = c.cast(F32, x);
+    let x = c.binary(BinaryKind::Mul, x, w);
+    let square = c.binary(BinaryKind::Mul, x, x);
+    let sum = c.reduce(ReduceKind::Sum, square);
+    let root = c.unary(UnaryKind::Sqrt, sum);
+    let r = c.load(r, &[n as i64, 1]);
+    let y = c.binary(BinaryKind::Div, r, root);
+    let y = c.binary(BinaryKind::Add, y, x);
+    c.store(y, rows * n, &[n as i64, 1]);
+    c
+}
+
 fn statistics(rows: usize, n: usize) -> Case {
     let mut c = Case::new(format!("statistics_{rows}x{n}"), &[rows], &[n]).within(1e-5);
     let b = c.buffer(BF16, rows * n, Fill::Uniform(-4.0, 4.0));

@@ -144,6 +144,7 @@ fn check(device: &Device, r: Ready) -> Result<(String, bool, Vec<Array>), Error>
     let good = error <= r.case.tolerance && same;
     let form = match r.kernel.form {
         Form::Thread => "thread",
+        Form::Abreast(_) => "abreast",
         Form::Warp => "warp",
         Form::Block => "block",
         Form::Columns { .. } => "columns",

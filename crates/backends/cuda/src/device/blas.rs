@@ -1,5 +1,5 @@
-//! Matrix products by cuBLASLt: `f32` without TF32, and floats of 16 and 8 bits with sums in `f32`: of 8-bit ones the library would
-//! keep fewer digits between steps if it were asked for "fast accumulation".
+//! Matrix products by cuBLASLt: `f32`, in TF32 where that is allowed, and floats of 16 and 8 bits; all with sums in `f32`: of 8-bit
+//! ones the library would keep fewer digits between steps if it were asked for "fast accumulation".
 //!
 //! Its matrices are column-major, so what is asked for is the transposed product `outᵀ = rhsᵀ · lhsᵀ`. Sums over pieces of `k` go
 //! through the workspace in a fixed order, never through atomics. The algorithm is the recorded one (see `tune`), or else the
@@ -28,7 +28,7 @@ unsafe impl Send for Blas {}
 unsafe impl Sync for Blas {}
 
 /// All of a product but where it is.
-pub(super) type Shape = ([usize; 4], [DType; 2], DType, [usize; 3], [usize; 3], usize);
+pub(super) type Shape = ([usize; 4], [DType; 2], bool, DType, [usize; 3], [usize; 3], usize);
 
 /// A product as the library describes it.
 struct Description {
@@ -76,14 +76,17 @@ fn data_type(d: DType) -> Option<sys::cudaDataType> {
 }
 
 /// A shape in the recorded table.
-fn line((sizes, dtypes, result, lhs, rhs, aligned): Shape) -> String {
+fn line((sizes, dtypes, tf32, result, lhs, rhs, aligned): Shape) -> String {
     let list = |numbers: &[usize], between: &str| {
         numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(between)
     };
     let (sizes, lhs, rhs) = (list(&sizes, "x"), list(&lhs, ","), list(&rhs, ","));
-    let [left, right] = dtypes;
-    let dtype = if left == right { left.to_string() } else { format!("{left}*{right}") };
-    format!("{sizes} {dtype} {result} strides {lhs} {rhs} aligned {aligned}")
+    let factors = match dtypes {
+        _ if tf32 => "tf32".into(),
+        [left, right] if left == right => left.to_string(),
+        [left, right] => format!("{left}*{right}"),
+    };
+    format!("{sizes} {factors} {result} strides {lhs} {rhs} aligned {aligned}")
 }
 
 impl Blas {
@@ -98,7 +101,7 @@ impl Blas {
 
     /// What an algorithm is chosen by.
     pub fn shape(p: &Product) -> Shape {
-        (p.sizes, [p.dtype, p.right_dtype], p.result, p.lhs.1, p.rhs.1, p.aligned)
+        (p.sizes, [p.dtype, p.right_dtype], p.tf32, p.result, p.lhs.1, p.rhs.1, p.aligned)
     }
 
     /// The product with its algorithm, if the library has one for it.
@@ -277,7 +280,10 @@ impl Description {
         let [batch, rows, columns, depth] = p.sizes;
         let (right, right_transposed) = stored([depth, columns], [p.rhs.1[1], p.rhs.1[2]])?;
         let (left, left_transposed) = stored([rows, depth], [p.lhs.1[1], p.lhs.1[2]])?;
-        let compute = sys::cublasComputeType_t::CUBLAS_COMPUTE_32F;
+        let compute = match p.tf32 {
+            true => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
+            false => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+        };
         let operation = result::create_matmul_desc(compute, sys::cudaDataType_t::CUDA_R_32F).ok()?;
         // From here on dropping frees what was made.
         let mut description = Description { operation, layouts: [std::ptr::null_mut(); 3] };

@@ -1,9 +1,9 @@
 //! A program with its memory: one allocation for inputs, constants, arena, scratch and workspace, the addresses of the state,
 //! and all launches captured in one CUDA graph, on as many branches as the program has.
 
-use super::launch::Launch;
+use super::feed::Feed;
+use super::launch::{Launch, tensor_map};
 use super::memory::{Memory, Pinned, copy_out};
-use super::watch::Watch;
 use super::{CudaProgram, driver};
 use crate::CudaError;
 use crate::areas::Areas;
@@ -15,16 +15,17 @@ use onestep_passes::schedule::BufferId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A program bound to state tensors. A run copies the inputs from pinned memory and launches one graph.
+/// A program bound to state tensors. A run has the inputs copied from pinned memory and launches one graph.
 pub struct CudaBound {
     program: Arc<CudaProgram>,
     places: Places,
     states: Vec<u64>,
-    staging: Pinned,
-    /// The last copy from `staging`.
-    fed: CudaEvent,
-    graph: Option<CudaGraph>,
-    watch: Option<Watch>,
+    feeds: Vec<Feed>,
+    /// The feed of the last run; where inputs were put since, of the next one.
+    turn: usize,
+    fresh: bool,
+    /// Where runs leave the number of a bad index.
+    notice: Pinned,
     // Freed last.
     memory: Memory,
 }
@@ -35,7 +36,6 @@ unsafe impl Send for CudaBound {}
 /// Addresses of the areas.
 #[derive(Clone, Copy)]
 struct Places {
-    inputs: u64,
     constants: u64,
     arena: u64,
     /// That of the first branch; the others' follow.
@@ -43,10 +43,11 @@ struct Places {
     workspace: u64,
 }
 
-/// Where the kernels of a branch are started, and their scratch.
+/// Where the kernels of a branch are started, their scratch, and the inputs.
 struct Lane {
     stream: Arc<CudaStream>,
     scratch: u64,
+    inputs: u64,
 }
 
 impl CudaBound {
@@ -69,39 +70,42 @@ impl CudaBound {
         memory.write(constants, &code.constants)?;
         let place = |start: usize| memory.pointer() + start as u64;
         let places = Places {
-            inputs: place(inputs),
             constants: place(constants),
             arena: place(arena),
             scratch: place(scratch),
             workspace: place(workspace),
         };
-        let staging = Pinned::new(device, code.input_bytes)?;
-        let fed = device.context.new_event(None).map_err(driver("creating an event"))?;
-        let mut bound = CudaBound {
-            program: program.clone(),
-            places,
-            states: states.to_vec(),
-            staging,
-            fed,
-            graph: None,
-            watch: None,
-            memory,
+        let feed = |turn: usize| {
+            let start = inputs + turn * Areas::inputs_of_turn(code);
+            Feed::new(device, place(start), code.input_bytes)
         };
+        let feeds = (0..Areas::turns(code)).map(feed).collect::<Result<_, _>>()?;
+        let notice = Pinned::new(device, size_of::<i32>())?;
+        let states = states.to_vec();
+        let (turn, fresh) = (0, false);
+        let mut bound =
+            CudaBound { program: program.clone(), places, states, feeds, turn, fresh, notice, memory };
         if capture && !code.steps.is_empty() {
-            bound.graph = Some(bound.captured(code.branches.count, |lanes| bound.launch_branches(lanes))?);
+            for turn in 0..bound.feeds.len() {
+                let graph =
+                    bound.captured(turn, code.branches.count, |lanes| bound.launch_branches(lanes))?;
+                bound.feeds[turn].graph = Some(graph);
+            }
         }
         Ok(bound)
     }
 
-    /// The device's stream with the first branch's scratch.
+    /// The device's stream with the first branch's scratch and the inputs of this turn.
     fn lane(&self) -> Lane {
-        Lane { stream: self.program.device.stream.clone(), scratch: self.places.scratch }
+        let stream = self.program.device.stream.clone();
+        Lane { stream, scratch: self.places.scratch, inputs: self.feeds[self.turn].inputs }
     }
 
-    /// What is launched on so many lanes, as one graph. They are streams of their own: what other threads start on the device's
-    /// meanwhile stays out of it.
+    /// What is launched on so many lanes with the inputs of a turn, as one graph. They are streams of their own: what other
+    /// threads start on the device's meanwhile stays out of it.
     fn captured(
         &self,
+        turn: usize,
         branches: usize,
         launch: impl FnOnce(&[Lane]) -> Result<(), CudaError>,
     ) -> Result<CudaGraph, CudaError> {
@@ -109,7 +113,7 @@ impl CudaBound {
         let lane = |branch: usize| {
             let stream = device.context.new_stream().map_err(driver("creating a stream"))?;
             let before = (branch * Areas::scratch_of_branch(&self.program.code)) as u64;
-            Ok(Lane { stream, scratch: self.places.scratch + before })
+            Ok(Lane { stream, scratch: self.places.scratch + before, inputs: self.feeds[turn].inputs })
         };
         let lanes = (0..branches.max(1)).map(lane).collect::<Result<Vec<Lane>, CudaError>>()?;
         let stream = &lanes[0].stream;
@@ -140,7 +144,7 @@ impl CudaBound {
 
     /// Starts all steps on the device's stream, as one graph if there is one.
     fn start(&self) -> Result<(), CudaError> {
-        match &self.graph {
+        match &self.feeds[self.turn].graph {
             Some(graph) => self.replay(graph),
             None => self.launch(0..self.program.code.steps.len(), &self.lane(), false).map(|_| ()),
         }
@@ -148,10 +152,11 @@ impl CudaBound {
 
     fn address(&self, a: Address, lane: &Lane) -> u64 {
         let base = match a.space {
-            Space::Inputs => self.places.inputs,
+            Space::Inputs => lane.inputs,
             Space::State(n) => self.states[n],
             Space::Constants => self.places.constants,
             Space::Arena => self.places.arena,
+            Space::Notice => self.notice.address(),
             Space::Scratch | Space::Body(_) => lane.scratch,
         };
         base + a.offset as u64
@@ -206,10 +211,12 @@ impl CudaBound {
                         early: program.device.early && behind,
                     };
                     let mut values: Vec<u64> = arguments.iter().map(|a| self.address(*a, lane)).collect();
+                    let pairs = text.maps.iter().zip(&values);
+                    let mut maps = pairs.map(|(m, a)| tensor_map(m, *a)).collect::<Result<Vec<_>, _>>()?;
                     // SAFETY: the arguments are the addresses that the kernel's text names, in its order, of buffers of
                     // the sizes that its text was made for; the plan's check proved that no step overwrites what is
                     // still read.
-                    unsafe { launch.start(stream, &mut values) }?;
+                    unsafe { launch.start(stream, &mut maps, &mut values) }?;
                 }
                 Step::Product(p) => {
                     let blas = program.device.blas.as_ref().zip(program.products[at].as_ref());
@@ -233,48 +240,39 @@ impl CudaBound {
         Ok(behind)
     }
 
-    /// The bytes of an input's area, to be overwritten before a run.
+    /// The bytes of an input's area, to be overwritten before a run. A run takes either all inputs anew, or those of the last
+    /// one.
     pub fn input(&mut self, n: usize) -> Result<&mut [u8], CudaError> {
-        self.fed.synchronize().map_err(driver("waiting for the last inputs"))?;
+        if !self.fresh {
+            self.turn = (self.turn + 1) % self.feeds.len();
+            self.fresh = true;
+        }
         let (_, b) = self.program.schedule.inputs[n];
         let (start, bytes) =
             (self.program.code.homes[b.index()].offset, self.program.schedule.buffer(b).bytes());
-        Ok(&mut self.staging.bytes_mut()[start..start + bytes])
+        Ok(&mut self.feeds[self.turn].staging()?[start..start + bytes])
     }
 
-    /// Keeps an eye on a buffer of the schedule that holds one `i32`: see [`CudaBound::look`].
-    pub fn watch(&mut self, b: BufferId) -> Result<(), CudaError> {
-        let from = self.address(self.program.code.homes[b.index()], &self.lane());
-        self.watch = Some(Watch::new(&self.program.device, from)?);
-        Ok(())
-    }
-
-    /// What the watched buffer held after the first run, of those not looked at yet, that left another number than 0 there.
-    /// Without `wait`, only runs that are over are looked at.
+    /// The number of a bad index that a run has met since somebody looked last; where there were several, of the last one.
+    /// With `wait`, of all runs so far.
     pub fn look(&mut self, wait: bool) -> Result<Option<i32>, CudaError> {
-        self.watch.as_mut().map_or(Ok(None), |watch| watch.look(wait))
+        if wait {
+            self.program.device.synchronize()?;
+        }
+        Ok(Some(self.notice.take()).filter(|number| *number != 0))
     }
 
     /// Runs the program once: returns when it is under way.
     pub fn run(&mut self) -> Result<(), CudaError> {
         self.feed()?;
         self.start()?;
-        self.watch.as_mut().map_or(Ok(()), Watch::note)
+        self.feeds[self.turn].note_run()
     }
 
-    /// Copies the inputs to the device.
+    /// Has fresh inputs copied to the device.
     fn feed(&mut self) -> Result<(), CudaError> {
-        let device = self.program.device.clone();
-        device.context.bind_to_thread().map_err(driver("binding the context"))?;
-        if !self.staging.bytes().is_empty() {
-            // SAFETY: the area has as many bytes; whoever writes the staging memory waits for the event.
-            unsafe {
-                result::memcpy_htod_async(self.places.inputs, self.staging.bytes(), device.stream.cu_stream())
-            }
-            .map_err(driver("copying inputs"))?;
-            self.fed.record(&device.stream).map_err(driver("recording an event"))?;
-        }
-        Ok(())
+        self.program.device.context.bind_to_thread().map_err(driver("binding the context"))?;
+        if std::mem::take(&mut self.fresh) { self.feeds[self.turn].copy() } else { Ok(()) }
     }
 
     /// Runs the program once, kernel by kernel, waits, and adds the nanoseconds of each to `nanoseconds`, in the order of
@@ -296,7 +294,7 @@ impl CudaBound {
             events.push(event()?);
         }
         self.launch(start..program.code.steps.len(), &lane, false)?;
-        self.watch.as_mut().map_or(Ok(()), Watch::note)?;
+        self.feeds[self.turn].note_run()?;
         for (time, pair) in nanoseconds.iter_mut().zip(events.windows(2)) {
             let milliseconds = pair[0].elapsed_ms(&pair[1]).map_err(driver("reading an event"))?;
             *time += (f64::from(milliseconds) * 1e6) as u64;
@@ -347,7 +345,7 @@ impl CudaBound {
             let launch = |lanes: &[Lane]| {
                 (0..runs).try_for_each(|_| self.launch(first..last + 1, &lanes[0], false).map(|_| ()))
             };
-            let graph = self.captured(1, launch)?;
+            let graph = self.captured(self.turn, 1, launch)?;
             let all = self.timed(1, |bound| bound.replay(&graph))?;
             times.push(all / runs.max(1) as f64);
         }
@@ -374,8 +372,10 @@ impl CudaBound {
 
 impl Drop for CudaBound {
     fn drop(&mut self) {
-        // The last run may still read the staging memory.
-        let done = self.program.device.stream.synchronize();
-        self.program.device.context.record_err(done);
+        // The last copy may still read the staging memory, and the last run write the notice.
+        let device = &self.program.device;
+        for stream in [&device.copies, &device.stream] {
+            device.context.record_err(stream.synchronize());
+        }
     }
 }

@@ -4,6 +4,7 @@ use super::{CudaDevice, driver};
 use crate::CudaError;
 use cudarc::driver::{result, sys};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 /// An allocation of the device, at least a byte.
 #[derive(Debug)]
@@ -112,6 +113,18 @@ impl Pinned {
         // SAFETY: the allocation has that many bytes.
         unsafe { pointer.write_bytes(0, bytes.max(1)) };
         Ok(Pinned { device: device.clone(), pointer, bytes })
+    }
+
+    /// Where the device finds it: addresses are one for both sides.
+    pub fn address(&self) -> u64 {
+        self.pointer as u64
+    }
+
+    /// The number at its start, which the device may be writing, and 0 in its place.
+    pub fn take(&self) -> i32 {
+        assert!(self.bytes >= size_of::<i32>(), "the owner has asked for as much");
+        // SAFETY: a page has the alignment of every number, and both sides write the number as a whole.
+        unsafe { AtomicI32::from_ptr(self.pointer.cast()) }.swap(0, Ordering::Acquire)
     }
 
     pub fn bytes(&self) -> &[u8] {

@@ -3,12 +3,13 @@
 mod blas;
 mod bound;
 mod compile;
+mod facts;
+mod feed;
 mod launch;
 mod memory;
 mod program;
 mod table;
 mod tune;
-mod watch;
 
 pub use bound::CudaBound;
 pub use memory::Memory;
@@ -21,10 +22,12 @@ use cudarc::driver::{CudaContext, CudaStream, sys};
 use cudarc::{cublaslt, nvrtc};
 use std::sync::Arc;
 
-/// An open device: context, stream, and the libraries.
+/// An open device: context, streams, and the libraries.
 pub struct CudaDevice {
     context: Arc<CudaContext>,
+    /// Where everything runs but the copies of inputs.
     stream: Arc<CudaStream>,
+    copies: Arc<CudaStream>,
     blas: Option<Blas>,
     name: String,
     architecture: String,
@@ -95,19 +98,20 @@ impl CudaDevice {
             return Err(CudaError::Missing { library: NVRTC, remedy });
         }
         let context = CudaContext::new(ordinal).map_err(driver("opening the device"))?;
-        // SAFETY: all work of a device is on one stream, so no event need order it.
+        // SAFETY: all work of a device is on one stream, but for copies of inputs, which events of their own order.
         unsafe { context.disable_event_tracking() };
         let (major, minor) = context.compute_capability().map_err(driver("asking for its capability"))?;
         // From Hopper on, instructions of one architecture alone have a suffix.
         let suffix = if major >= 9 { "a" } else { "" };
-        let stream = context.new_stream().map_err(driver("creating a stream"))?;
+        let stream = || context.new_stream().map_err(driver("creating a stream"));
+        let (stream, copies) = (stream()?, stream()?);
         let name = context.name().map_err(driver("asking for its name"))?;
         let blas = if blas.found { Some(Blas::new(&name, driver_version()?)?) } else { None };
         if major < 8 {
             return Err(CudaError::Capability { name, capability: format!("{major}.{minor}") });
         }
         let architecture = format!("sm_{major}{minor}{suffix}");
-        Ok(Arc::new(CudaDevice { context, stream, blas, name, architecture, early: major >= 9 }))
+        Ok(Arc::new(CudaDevice { context, stream, copies, blas, name, architecture, early: major >= 9 }))
     }
 
     /// Its name, as NVIDIA gives it.

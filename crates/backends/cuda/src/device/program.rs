@@ -41,7 +41,7 @@ impl CudaDevice {
 
     fn lower_with(&self, blas: Option<&Blas>, schedule: &Schedule, plan: &Plan) -> Result<Code, CudaError> {
         self.context.bind_to_thread().map_err(driver("binding the context"))?;
-        lower(schedule, plan, &|p| blas.is_some_and(|b| b.prepare(p).is_some()))
+        lower(schedule, plan, self.target(), &|p| blas.is_some_and(|b| b.prepare(p).is_some()))
     }
 }
 

@@ -1,11 +1,10 @@
 //! Matrix products: as the vendor's library wants them described, and by the tiles of this crate for what it does not take.
 
-use super::text::{load, store};
-use super::tiles::Tiles;
+use super::text::store;
+use super::tiles::{Factor, Tiles, multiple_of_8};
 use super::{Context, Launches};
 use crate::code::{Address, Product, Space};
 use crate::error::CudaError;
-use crate::render::scalar;
 use onestep_ir::{DType, Op, Type};
 use onestep_passes::schedule::MatmulKernel;
 
@@ -42,7 +41,7 @@ pub(crate) fn product(m: &MatmulKernel, context: &Context<'_>) -> Result<Product
         let why = format!("{} does not hold {dtype}{:?} times {:?}", m.out, l.shape, r.shape);
         return Err(CudaError::Operand { what: "the result", why });
     };
-    let (lhs, rhs, out_at) = (context.of(l), context.of(r), context.result(m.out));
+    let (lhs, rhs, out_at) = (context.of(l), context.of(r), context.home(m.out));
     let bytes = dtype.size();
     // What every address and batch is a multiple of: an iteration of a scan may put it at any element.
     let aligned = |a: Address, distance: usize| match a.space {
@@ -57,6 +56,7 @@ pub(crate) fn product(m: &MatmulKernel, context: &Context<'_>) -> Result<Product
         sizes: [batch, rows, columns, depth],
         dtype,
         right_dtype: right,
+        tf32: false,
         result: out.dtype,
         lhs: (lhs, [l.strides[0], l.strides[1], l.strides[2]]),
         rhs: (rhs, [r.strides[0], r.strides[1], r.strides[2]]),
@@ -67,13 +67,13 @@ pub(crate) fn product(m: &MatmulKernel, context: &Context<'_>) -> Result<Product
 /// The product by tiles.
 pub(crate) fn own(p: &Product) -> Launches {
     let [batch, rows, columns, depth] = p.sizes;
-    let place = |[b, i, j]: [usize; 3], names: [&str; 2]| {
-        format!("b * (word){b} + {} * (word){i} + {} * (word){j}", names[0], names[1])
-    };
-    let factors = [p.dtype, p.right_dtype];
-    let element = |n: usize, at: &str| {
-        let x = load(factors[n], n, at);
-        if factors[n].is_fp8() { scalar::cast(factors[n], DType::F32, &x) } else { x }
+    let (lhs, rhs) = (p.lhs.1, p.rhs.1);
+    let start = [p.lhs.0, p.rhs.0];
+    // Distances of batches, of lines, and of neighbours along `k`.
+    let factor = |n: usize, strides: [usize; 3], [line, step]: [usize; 2], name: &str| {
+        let base = format!("b * (word){} + {name} * (word){line}", strides[0]);
+        let chunks = step == 1 && multiple_of_8(&[depth, strides[0], line]) && start[n].in_chunks();
+        Factor { chunks, ..Factor::dense(n, base, format!("k * (word){step}"), step == 1) }
     };
     let far = |[b, i, j]: [usize; 3], [x, y]: [usize; 2]| batch * b + x * i + y * j;
     Tiles {
@@ -82,9 +82,8 @@ pub(crate) fn own(p: &Product) -> Launches {
         columns,
         depth,
         dtype: p.dtype,
-        left: format!("          x = {};\n", element(0, &place(p.lhs.1, ["i", "k"]))),
-        right: format!("          x = {};\n", element(1, &place(p.rhs.1, ["k", "j"]))),
-        along: [p.lhs.1[2] == 1, p.rhs.1[1] == 1],
+        left: factor(0, lhs, [lhs[1], lhs[2]], "i"),
+        right: factor(1, rhs, [rhs[2], rhs[1]], "j"),
         store: format!("          {}", store(p.result, 2, &format!("(b * {rows} + i) * {columns} + j"), "x")),
         dtypes: &[p.dtype, p.right_dtype, p.result],
         arguments: vec![p.lhs.0, p.rhs.0, p.out],

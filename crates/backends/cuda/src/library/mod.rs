@@ -12,6 +12,7 @@ mod gather;
 pub(crate) mod gemv;
 pub(crate) mod matmul;
 mod max_pool;
+pub(crate) mod notice;
 mod order;
 mod scatter;
 pub(crate) mod simt;
@@ -19,11 +20,15 @@ mod sort;
 mod text;
 mod tiles;
 pub(crate) mod transposition;
+pub(crate) mod warpgroup;
+mod wgmma;
 
 use crate::code::{Address, Launch};
 use crate::error::CudaError;
+use crate::within::Within;
 use onestep_ir::{DType, Op, Shape, Type};
 use onestep_passes::schedule::{BufferId, LibraryKernel, Schedule, View};
+use std::collections::HashMap;
 
 /// Whether there is a kernel for the op on operands of these dtypes.
 pub(crate) fn accepts(op: &Op, dtypes: &[DType]) -> bool {
@@ -62,10 +67,22 @@ pub(crate) fn takes_strided(op: &Op) -> bool {
     )
 }
 
+/// Whether result `n` of the op may lie at any distances but for its last axis, whose elements are side by side; else it is dense,
+/// at any offset.
+pub(crate) fn gives_strided(op: &Op, result: usize) -> bool {
+    match op {
+        Op::Attention(_) => result == 0,
+        Op::AttentionGrad(_) => result < 3,
+        _ => false,
+    }
+}
+
 /// What a kernel is compiled in: the schedule, and where its buffers are.
 pub(crate) struct Context<'a> {
     pub schedule: &'a Schedule,
     pub homes: &'a [Address],
+    /// Results that go elsewhere.
+    pub within: &'a HashMap<BufferId, Within>,
 }
 
 /// The launches of a kernel, one after the other.
@@ -106,14 +123,22 @@ impl Context<'_> {
         Ok(buffer.dtype)
     }
 
+    /// Whether the schedule needs a product's buffer for more than its epilogue.
+    pub fn reads_later(&self, product: BufferId) -> bool {
+        let s = self.schedule;
+        s.kernels.iter().any(|k| k.reads().contains(&product))
+            || s.outputs.iter().any(|(_, b)| *b == product)
+            || s.states.iter().any(|state| state.update == Some(product))
+    }
+
     /// Where a view's first element is.
     pub fn of(&self, view: &View) -> Address {
         let bytes = self.schedule.buffer(view.buffer).dtype.size();
         self.homes[view.buffer.index()].plus(view.offset * bytes)
     }
 
-    /// Where a result is.
-    pub fn result(&self, b: BufferId) -> Address {
+    /// Where a buffer is.
+    pub fn home(&self, b: BufferId) -> Address {
         self.homes[b.index()]
     }
 }
@@ -132,15 +157,18 @@ pub(crate) fn compile(kernel: &LibraryKernel, context: &Context<'_>) -> Result<L
     }
     let results = kernel.op.rule().infer(&types);
     let results = results.map_err(|m| CudaError::Operand { what: "an operand", why: m.to_string() })?;
-    let buffers = kernel.results.iter().map(|b| context.schedule.buffers.get(b.index()));
-    let fits = results.len() == kernel.results.len()
-        && results
-            .iter()
-            .zip(buffers)
-            .all(|(ty, b)| b.is_some_and(|b| b.dtype == ty.dtype && b.numel() == ty.numel()));
-    if !fits {
-        let why = format!("'{op}' gives other results than the buffers hold");
-        return Err(CudaError::Operand { what: "the result", why });
+    let wrong = |why| CudaError::Operand { what: "the result", why };
+    if results.len() != kernel.results.len() {
+        return Err(wrong(format!("'{op}' gives {} of them, not {}", results.len(), kernel.results.len())));
+    }
+    for (n, (view, ty)) in kernel.results.iter().zip(&results).enumerate() {
+        let dtype = context.check_view(view, "the result")?;
+        if dtype != ty.dtype || view.shape.iter().product::<usize>() != ty.numel() {
+            return Err(wrong(format!("'{op}' gives another one than {view} holds")));
+        }
+        if !(view.is_dense() || gives_strided(&kernel.op, n) && view.last_is_dense()) {
+            return Err(wrong(format!("'{op}' gives it dense, not as {view}")));
+        }
     }
     if results.iter().all(|ty| ty.numel() == 0) {
         return Ok(Launches::default());
@@ -191,12 +219,20 @@ impl Operands<'_> {
     /// Whether the first result takes the place of operand `n`.
     pub fn in_place(&self, n: usize) -> bool {
         let view = self.view(n);
-        view.is_dense() && self.context.of(view) == self.context.result(self.kernel.results[0])
+        view.is_dense() && self.context.of(view) == self.result(0)
+    }
+    /// Where result `n` is.
+    pub fn result(&self, n: usize) -> Address {
+        self.context.of(&self.kernel.results[n])
+    }
+    /// Whether operand `n` starts at a multiple of 16 bytes.
+    pub fn in_chunks(&self, n: usize) -> bool {
+        self.context.of(self.view(n)).in_chunks()
     }
     /// All operands, then all results, as parameters of a launch.
     pub fn arguments(&self) -> Vec<Address> {
         let operands = self.kernel.operands.iter().map(|v| self.context.of(v));
-        operands.chain(self.kernel.results.iter().map(|b| self.context.result(*b))).collect()
+        operands.chain(self.kernel.results.iter().map(|v| self.context.of(v))).collect()
     }
     /// Their dtypes.
     pub fn dtypes(&self) -> Vec<DType> {

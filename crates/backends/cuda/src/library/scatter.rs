@@ -2,13 +2,14 @@
 //! no atomics, and the result is the op's own sum, with one rounding for 16-bit floats.
 //!
 //! Few rows look at every index: a warp at 32 of them at a time. For many the indices are brought into [`order`](super::order)
-//! first; then the updates of a row stand together, and the first of them adds them all. Rows without an update keep what the
-//! result holds already: the base, in whose place it is or which is copied.
+//! first; then the updates of a row stand together, and the first of them adds them all; of whole slices each [`PIECE`] of them
+//! by itself, and their sums in order, so that a row that takes most of the updates does not keep all waiting. Rows without an
+//! update keep what the result holds already: the base, in whose place it is or which is copied.
 
 use super::order::{Order, item};
 use super::text::{elementwise, largest, launch, load, place, store};
 use super::{Launches, Operands};
-use crate::code::{Launch, THREADS};
+use crate::code::{Address, Launch, Space, THREADS};
 use crate::render::scalar;
 use onestep_ir::DType;
 use onestep_ir::ops::{ReduceKind, ScatterAdd, ScatterAddAlong};
@@ -22,6 +23,8 @@ const ORDERED_COLUMNS: usize = 2;
 const BATCH: usize = 16;
 /// Updates that are looked at together even if there are fewer.
 const FEW: usize = 4;
+/// Updates of a row that are added one after the other: a multiple of a warp.
+const PIECE: usize = 256;
 /// Rows times indices from which it is faster to order the indices.
 const MANY_LOOKS: usize = 1 << 23;
 /// Indices of an element, likewise, where each row of elements has its own.
@@ -39,12 +42,17 @@ pub(super) fn rows(s: &ScatterAdd, k: &Operands<'_>) -> Launches {
     let order =
         Order { rows: 1, length: count, bits: 32, key: key(axis, &place(k.view(1), "a")), take: None };
     let each = inner.div_ceil(WARP).min(ORDERED_COLUMNS);
-    let tiles = inner.div_ceil(WARP * each);
-    let constants = format!(
-        "  constexpr word tiles = {tiles};\n  constexpr int warp = {WARP}, each = {each}, batch = {BATCH}, few = {FEW};\n"
+    let (tiles, strips, pieces) = (inner.div_ceil(WARP * each), inner.div_ceil(WARP), count.div_ceil(PIECE));
+    let head = format!(
+        "  constexpr word tiles = {tiles}, strips = {strips}, piece = {PIECE}, pieces = {pieces};\n\
+         \x20 constexpr int warp = {WARP}, each = {each}, batch = {BATCH}, few = {FEW};\n{}",
+        include_str!("scatter/pieces.cuh")
     );
-    let add = constants + include_str!("scatter/add_rows.cu");
-    ordered(k, &order, sizes, &add, outer * count * tiles * WARP)
+    let mut add = vec![(include_str!("scatter/add_rows.cu"), outer * count * tiles * WARP)];
+    if pieces > 1 {
+        add.push((include_str!("scatter/add_pieces.cu"), outer * pieces * strips * WARP));
+    }
+    ordered(k, &order, sizes, &head, &add, 2 * outer * pieces * inner)
 }
 
 /// Adds one element per index.
@@ -59,7 +67,8 @@ pub(super) fn along(s: &ScatterAddAlong, k: &Operands<'_>) -> Launches {
     let index = format!("    const word from = {from};\n");
     let key = index + &key(axis, &place(k.view(1), "from"));
     let order = Order { rows: outer * inner, length: count, bits: 32, key, take: None };
-    ordered(k, &order, sizes, include_str!("scatter/add_along.cu"), outer * inner * count)
+    let add = (include_str!("scatter/add_along.cu"), outer * inner * count);
+    ordered(k, &order, sizes, "", &[add], 0)
 }
 
 /// Whether rows and indices can be counted by 32 bits, with one to spare.
@@ -74,13 +83,14 @@ fn key(axis: usize, place: &str) -> String {
     )
 }
 
-/// Copies the base, orders the indices, and runs the text `add` on so many threads.
+/// Copies the base, orders the indices, and runs each text of `add` behind `head` on so many threads. They hand over `sums`.
 fn ordered(
     k: &Operands<'_>,
     order: &Order,
     [outer, axis, inner]: [usize; 3],
-    add: &str,
-    threads: usize,
+    head: &str,
+    add: &[(&str, usize)],
+    sums: usize,
 ) -> Launches {
     let mut out = Launches::default();
     if !k.in_place(0) {
@@ -88,14 +98,17 @@ fn ordered(
         out.list.push(elementwise(k, k.results[0].numel(), &copy));
     }
     let items = order.launches(k, &mut out);
+    let sums_at = Address { space: Space::Scratch, offset: out.scratch_bytes };
+    // Whatever their type is, they are no wider.
+    out.scratch_bytes += (sums * size_of::<f64>()).next_multiple_of(256);
     let d = k.dtype(0);
-    let text = format!(
+    let head = format!(
         "{}  typedef {} T;\n  constexpr word outer = {outer}, axis = {axis}, inner = {inner}, count = {};\n  constexpr int threads = {THREADS};\n\
          \x20 const Item* const items = (const Item*)p4;\n\
          \x20 const auto own = [&](word at) -> T {{ return {}; }};\n\
          \x20 const auto update = [&](word from) -> T {{ return {}; }};\n\
          \x20 const auto sum = [](T a, T b) -> T {{ return {}; }};\n\
-         \x20 const auto put = [&](word at, T x) {{ {} }};\n{add}",
+         \x20 const auto put = [&](word at, T x) {{ {} }};\n{head}",
         item(32),
         scalar::c_type(d),
         order.length,
@@ -104,10 +117,12 @@ fn ordered(
         scalar::combine(ReduceKind::Sum, d, "a", "b"),
         store(d, 3, "at", "x"),
     );
-    let dtypes = [k.dtypes(), vec![DType::I64]].concat();
-    let arguments = [k.arguments(), vec![items]].concat();
-    let blocks = threads.div_ceil(THREADS as usize);
-    out.list.push(launch(&dtypes, arguments, &text, largest(k).max(threads), blocks, 0));
+    let dtypes = [k.dtypes(), vec![DType::I64; 2]].concat();
+    let arguments = [k.arguments(), vec![items, sums_at]].concat();
+    for (text, threads) in add {
+        let (text, blocks) = (format!("{head}{text}"), threads.div_ceil(THREADS as usize));
+        out.list.push(launch(&dtypes, arguments.clone(), &text, largest(k).max(*threads), blocks, 0));
+    }
     out
 }
 

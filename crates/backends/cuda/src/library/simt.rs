@@ -153,7 +153,7 @@ pub(crate) fn compile(
 
     let dtype_of = |b: BufferId| context.schedule.buffer(b).dtype;
     let epilogue = match epilogue {
-        Some(e) if elementwise(e) => render::point(e, out, &dtype_of)?,
+        Some(e) if elementwise(e) => render::point(e, &[out], &dtype_of)?,
         Some(e) => render::rows(e, out, &dtype_of)?,
         None => Epilogue::default(),
     };
@@ -166,8 +166,8 @@ pub(crate) fn compile(
         "constexpr int THREADS = {THREADS}, DEPTH = {depth}, SLAB = {slab};\n{}{}{}{}{}\
          extern \"C\" __global__ void __launch_bounds__({THREADS}) {NAME}({parameters}) {{\n\
          \x20 const int j = (int)blockIdx.x % {wide} * {}, i = (int)blockIdx.x / {wide} % {high} * {}, b = (int)blockIdx.x / {};\n\
-         \x20 product(lhs + (long long)b * {}, rhs + (long long)b * {}, i, j, [&](int i, int j, float x) {{\n\
-         \x20   const {index} i0 = b * {rows} + i, i1 = j;\n    out[i0 * {columns} + i1] = x;\n{}  }});\n{}}}\n",
+         \x20 product(lhs + (long long)b * {}, rhs + (long long)b * {}, i, j, [&](int i, int j, float x0) {{\n\
+         \x20   const {index} i0 = b * {rows} + i, i1 = j;\n    out[i0 * {columns} + i1] = x0;\n{}  }});\n{}}}\n",
         left.text("Left"),
         right.text("Right"),
         prelude::of(&(epilogue.functions.clone() + &epilogue.point)),

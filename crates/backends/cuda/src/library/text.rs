@@ -47,7 +47,7 @@ pub(super) fn elementwise(k: &Operands<'_>, count: usize, body: &str) -> Launch 
 
 /// The largest number of elements, or place in a buffer, that an index of the kernel may be.
 pub(super) fn largest(k: &Operands<'_>) -> usize {
-    let operands = k.kernel.operands.iter().map(|v| {
+    let views = k.kernel.operands.iter().chain(&k.kernel.results).map(|v| {
         let far = v
             .shape
             .iter()
@@ -56,7 +56,7 @@ pub(super) fn largest(k: &Operands<'_>) -> usize {
             .sum::<usize>();
         far.max(v.shape.iter().product())
     });
-    operands.chain(k.results.iter().map(|t| t.numel())).max().unwrap_or(0)
+    views.max().unwrap_or(0)
 }
 
 /// The place of element `index` (a variable) of a view, from its first element.
@@ -91,7 +91,7 @@ pub(super) fn load(d: DType, p: usize, at: &str) -> String {
 
 /// A statement that stores a value as element `at` of parameter `p`.
 pub(super) fn store(d: DType, p: usize, at: &str, value: &str) -> String {
-    format!("p{p}[{at}] = {};", scalar::to_storage(d, value))
+    format!("p{p}[{at}] = {};", scalar::to_storage(d, &scalar::rounded(d, value.into())))
 }
 
 /// What stands in memory for "no such element": NaN, or 0 for integers and `bool`.

@@ -22,11 +22,12 @@ pub(crate) fn compile(
     let turned = from.place.coefs == [1, rows as i64] && store.access.place.coefs == [columns as i64, 1];
     let whole = bounds.is_empty() && from.place.offset == 0 && store.access.place.offset == 0;
     let words = rows % WORD == 0 && columns % WORD == 0 && rows * columns > 0;
-    if !turned || !whole || !words || body.dtype.size() != 1 {
+    let elsewhere = context.within.contains_key(&store.access.buffer);
+    if !turned || !whole || !words || elsewhere || body.dtype.size() != 1 {
         return None;
     }
-    let arguments: Vec<Address> = [store.access.buffer, from.buffer].map(|b| context.result(b)).into();
-    if arguments.iter().any(|&a| aligned(a) % WORD != 0) {
+    let arguments: Vec<Address> = [store.access.buffer, from.buffer].map(|b| context.homes[b.index()]).into();
+    if arguments.iter().any(|&a| !aligned(a).is_multiple_of(WORD)) {
         return None;
     }
     let source =

@@ -7,9 +7,6 @@ use super::{Buffers, CudaKernel, MOST_REDUCTIONS, RenderError, scalar};
 use onestep_passes::schedule::{BufferId, Expr, LoopKernel};
 use std::fmt::Write;
 
-/// The most values of a row that a thread keeps in registers from one pass to the next.
-const MOST_KEPT: usize = 64;
-
 /// Renders an arranged kernel as the function `name`, without the functions that it calls; with `wide`, indices have 64 bits.
 /// As a `part` it is a function of the device that is told which block of how many it is.
 pub fn emit(
@@ -37,20 +34,30 @@ pub fn emit(
         .collect();
     let list = list.join(", ");
     writer.line(&match part {
-        false => format!("extern \"C\" __global__ void __launch_bounds__({BLOCK}) {name}({list}) {{"),
+        false => format!("extern \"C\" __global__ void {} {name}({list}) {{", bounds(writer.resident())),
         true => format!("__device__ __forceinline__ void {name}(int block, int blocks, {list}) {{"),
     });
     writer.rows();
     writer.close();
+    let resident = writer.resident();
     Ok(CudaKernel {
         source: writer.text,
         entry: name.into(),
         grid: [form.grid(kernel.rows()) as u32, 1, 1],
         block: [BLOCK as u32, 1, 1],
         shared_bytes: (writer.slots * BLOCK * 8) as u32,
+        resident,
         parameters,
         form,
     })
+}
+
+/// What a kernel's text says of its launch: the threads of a block, and how many blocks a processor must be able to hold.
+pub fn bounds(resident: usize) -> String {
+    match resident {
+        0 => format!("__launch_bounds__({BLOCK})"),
+        n => format!("__launch_bounds__({BLOCK}, {n})"),
+    }
 }
 
 /// The state of the text.
@@ -68,18 +75,24 @@ pub(super) struct Writer<'a> {
     pub(super) together: Vec<usize>,
     /// Whether the text is at point `v` of a group whose axes are those of its first point.
     pub(super) in_group: bool,
+    /// Whether the text is at column `c` of those that the thread takes abreast.
+    pub(super) in_columns: bool,
     /// Whether the block's number is given by the caller.
     part: bool,
-    varies: Vec<bool>,
+    pub(super) varies: Vec<bool>,
     stages: Vec<usize>,
     /// What some store needs.
-    live: Vec<bool>,
+    pub(super) live: Vec<bool>,
+    /// What a row's points share and are divided by: `d{i}` is prepared for that.
+    pub(super) divisors: Vec<bool>,
     /// What is kept in registers from the pass (by number) that computes it.
     pub(super) kept: Vec<Option<usize>>,
     /// The pass that stores what is stored at every point.
     pub(super) store_pass: usize,
-    /// A buffer whose element at the point is the variable `x`.
-    pub(super) held: Option<BufferId>,
+    /// The loads of groups that are made before, by who takes the text: each as a member of the variable `loaded`, and its value.
+    pub(super) ahead: Option<Vec<(String, String)>>,
+    /// Buffers whose elements at the point are the variables `x0`, `x1`, …; `None` for one that the kernel does not read.
+    pub(super) held: Vec<Option<BufferId>>,
     pub(super) text: String,
     indent: usize,
     /// Arrays of shared memory that a stage uses, at most: one for each of its reductions.
@@ -107,17 +120,20 @@ impl<'a> Writer<'a> {
             form,
             cut,
             buffers,
-            groups: Groups::of(kernel, form, cut),
+            groups: Groups::of(kernel, form, cut, buffers),
             together: vec![],
             in_group: false,
+            in_columns: false,
             store_pass: 0,
             index: if wide { "long long" } else { "int" },
             part: false,
             varies: kernel.varies(),
             stages: kernel.stages(),
             live,
+            divisors: vec![false; kernel.body.len()],
             kept: vec![None; kernel.body.len()],
-            held: None,
+            ahead: None,
+            held: vec![],
             text: String::new(),
             indent: 0,
             slots: 0,
@@ -126,6 +142,7 @@ impl<'a> Writer<'a> {
         writer.together = (0..kernel.body.len()).map(|i| writer.elements(i)).collect();
         writer.store_pass = writer.choose_store_pass();
         writer.slots = writer.most_reductions();
+        writer.choose_divisors();
         writer.choose_kept();
         writer
     }
@@ -178,7 +195,7 @@ impl<'a> Writer<'a> {
         all
     }
 
-    fn last_stage(&self) -> usize {
+    pub(super) fn last_stage(&self) -> usize {
         let live = self.stages.iter().zip(&self.live).filter(|(_, live)| **live);
         live.map(|(s, _)| *s).max().unwrap_or(0)
     }
@@ -218,6 +235,7 @@ impl<'a> Writer<'a> {
         if pass == self.store_pass {
             self.stores(true).iter().for_each(|&s| needed[self.kernel.stores[s].value.index()] = true);
         }
+        (0..needed.len()).filter(|&i| self.kept[i] == Some(pass)).for_each(|i| needed[i] = true);
         for i in (0..needed.len()).rev() {
             let before = self.kept[i].is_some_and(|p| p < pass);
             needed[i] &= self.varies[i];
@@ -228,25 +246,6 @@ impl<'a> Writer<'a> {
         (0..needed.len()).filter(|&i| needed[i]).collect()
     }
 
-    /// Keeps loads and costly functions that two passes need, while registers last.
-    fn choose_kept(&mut self) {
-        let each = self.groups.points();
-        if self.last_stage() == 0 || matches!(self.form, Form::Columns { .. }) || each == 0 {
-            return;
-        }
-        let mut room = MOST_KEPT / each;
-        let mut seen: Vec<Option<usize>> = vec![None; self.kernel.body.len()];
-        for pass in 0..=self.last_stage() {
-            for i in self.closure(pass) {
-                let first = *seen[i].get_or_insert(pass);
-                if first < pass && self.kept[i].is_none() && room > 0 && costly(&self.kernel.body[i].expr) {
-                    self.kept[i] = Some(first);
-                    room -= 1;
-                }
-            }
-        }
-    }
-
     /// What a kernel without reduced axes does at a point.
     pub(super) fn point(&mut self) {
         for i in (0..self.kernel.body.len()).filter(|&i| self.live[i]).collect::<Vec<_>>() {
@@ -255,6 +254,17 @@ impl<'a> Writer<'a> {
         for s in 0..self.kernel.stores.len() {
             self.store(s, "");
         }
+    }
+
+    /// The variable that has what stands in a buffer at the point, or at the group, if it is held.
+    pub(super) fn held(&self, buffer: BufferId) -> Option<String> {
+        self.held.iter().position(|held| *held == Some(buffer)).map(|n| format!("x{n}"))
+    }
+
+    /// What a kernel without reduced axes, whose last axis is a group of neighbours, does at a group.
+    pub(super) fn at_group(&mut self) {
+        self.row_values(0);
+        self.points(0, |_| {});
     }
 
     fn rows(&mut self) {
@@ -270,7 +280,9 @@ impl<'a> Writer<'a> {
             format!("for ({index} row = {first}; row < {rows}; row += {by}) {{")
         };
         match form {
-            Form::Thread => self.line(&looped(format!("{block} * {step} + (int)threadIdx.x"), step)),
+            Form::Thread | Form::Abreast(_) => {
+                self.line(&looped(format!("{block} * {step} + (int)threadIdx.x"), step))
+            }
             Form::Warp => {
                 self.line(&format!("const int lane = threadIdx.x % {WARP};"));
                 self.line(&looped(format!("{block} * {step} + (int)threadIdx.x / {WARP}"), step));
@@ -343,9 +355,13 @@ impl<'a> Writer<'a> {
     }
 
     pub(super) fn value(&mut self, i: usize) {
+        if self.is_word(i) {
+            self.next_block(i);
+        }
         let t = scalar::c_type(self.kernel.body[i].dtype);
         let text = self.expression(i);
         self.line(&format!("const {t} e{i} = {text};"));
+        self.prepare(i);
     }
 
     fn reduce_pass(&mut self, pass: usize) {
@@ -363,13 +379,22 @@ impl<'a> Writer<'a> {
     /// Stores of the row's own values, by one of its threads.
     fn row_stores(&mut self) {
         let who = match self.form {
-            Form::Thread => "",
+            Form::Thread | Form::Abreast(_) => "",
             Form::Warp | Form::Block => "if (lane == 0) ",
             Form::Columns { .. } => "if (inside && lane == 0) ",
         };
+        let opened = self.open_columns(None);
+        if opened {
+            let reductions: Vec<usize> = (0..=self.last_stage()).flat_map(|p| self.reductions(p)).collect();
+            for i in reductions {
+                let t = scalar::c_type(self.kernel.body[i].dtype);
+                self.line(&format!("const {t} e{i} = p{i}[c];"));
+            }
+        }
         for s in self.stores(false) {
             self.store(s, who);
         }
+        self.close_columns(opened);
     }
 
     pub(super) fn store(&mut self, store: usize, condition: &str) {
@@ -383,14 +408,5 @@ impl<'a> Writer<'a> {
     pub(super) fn stored(&self, store: usize) -> String {
         let value = self.kernel.stores[store].value;
         scalar::to_storage(self.kernel.body[value.index()].dtype, &format!("e{}", value.0))
-    }
-}
-
-/// Whether a value is worth a register for each point.
-fn costly(e: &Expr) -> bool {
-    match e {
-        Expr::Load { .. } | Expr::RandomBits { .. } => true,
-        Expr::Unary(kind, _) => kind.is_costly(),
-        _ => false,
     }
 }

@@ -2,8 +2,9 @@
 
 use super::domain::range;
 use super::emit::Writer;
-use super::scalar;
+use super::{random, scalar};
 use onestep_ir::DType;
+use onestep_ir::ops::BinaryKind;
 use onestep_passes::schedule::{Affine, Bound, Expr, ExprId};
 use std::fmt::Write;
 
@@ -12,8 +13,16 @@ impl Writer<'_> {
         let e = &self.kernel.body[i];
         let dtype_of = |id: &ExprId| self.kernel.body[id.index()].dtype;
         let v = |id: &ExprId| format!("e{}", id.0);
+        if let Expr::Load { access, .. } = &e.expr
+            && !self.in_group
+            && let Some(held) = self.held(access.buffer)
+        {
+            return held;
+        }
         match &e.expr {
-            Expr::Load { access, .. } if self.held == Some(access.buffer) => "x".into(),
+            Expr::Load { access, .. } if self.in_columns && self.of_columns(access) => {
+                scalar::from_storage(e.dtype, &format!("c{i}.at[c]"))
+            }
             Expr::Load { .. } if self.in_group && self.together[i] > 1 => {
                 scalar::from_storage(e.dtype, &format!("l{i}.at[v]"))
             }
@@ -31,11 +40,17 @@ impl Writer<'_> {
             Expr::Literal(bits) => scalar::literal(e.dtype, *bits),
             Expr::Index(a) => scalar::cast(DType::I64, e.dtype, &format!("(long long)({})", self.affine(a))),
             Expr::Unary(kind, a) => scalar::unary(*kind, dtype_of(a), &v(a)),
+            Expr::Binary(BinaryKind::Div, a, by)
+                if self.division(i).is_some() && self.divisors[by.index()] =>
+            {
+                scalar::rounded(e.dtype, format!("divided({}, d{})", v(a), by.0))
+            }
             Expr::Binary(kind, a, b) => scalar::binary(*kind, e.dtype, &v(a), &v(b)),
             Expr::Compare(kind, a, b) => scalar::compare(*kind, &v(a), &v(b)),
             Expr::Select(c, a, b) => format!("{} ? {} : {}", v(c), v(a), v(b)),
             Expr::Cast(a) => scalar::cast(dtype_of(a), e.dtype, &v(a)),
             Expr::Bitcast(a) => scalar::bitcast(dtype_of(a), e.dtype, &v(a)),
+            Expr::RandomBits { .. } if self.is_word(i) => random::word(i),
             Expr::RandomBits { key: [k0, k1], counter, index, stream } => {
                 format!("philox({}, {}, {}, {}, 0x{stream:016x}ull)", v(k0), v(k1), v(counter), v(index))
             }
@@ -77,6 +92,7 @@ impl Writer<'_> {
             }
         }
         text += &self.beyond(a);
+        text += &self.beside(a);
         match (text.is_empty(), a.offset) {
             (true, n) => format!("{n}"),
             (false, 0) => text,

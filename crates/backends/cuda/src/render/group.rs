@@ -6,7 +6,7 @@
 //! This [`Tree`] follows from the row's length alone and every form keeps to it, so the bits of a reduction do not tell which
 //! form computed it.
 
-use super::Buffers;
+use super::{Buffers, abreast};
 use crate::code::PROCESSORS;
 use onestep_passes::schedule::{Access, Expr, LoopKernel, TypedExpr};
 
@@ -30,6 +30,8 @@ const FEWEST_COLUMNS: usize = 8;
 pub enum Form {
     /// A thread takes a row: the shortest rows, and a group of points of kernels without reduced axes.
     Thread,
+    /// A thread takes so many neighbouring columns: lanes of long ones.
+    Abreast(usize),
     /// A warp takes a row along which memory is contiguous.
     Warp,
     /// A block takes such a row, or a long one of a kernel without reduced axes.
@@ -91,11 +93,16 @@ impl Form {
     /// Rows that a block takes at a time.
     pub fn rows_per_block(self) -> usize {
         match self {
-            Form::Thread => BLOCK,
+            Form::Thread | Form::Abreast(_) => BLOCK,
             Form::Warp => BLOCK / WARP,
             Form::Block => 1,
             Form::Columns { columns, .. } => columns,
         }
+    }
+
+    /// The columns that a thread takes abreast.
+    pub fn abreast(self) -> Option<usize> {
+        if let Form::Abreast(columns) = self { Some(columns) } else { None }
     }
 
     /// Threads that take a row.
@@ -114,7 +121,7 @@ impl Form {
     /// Whether the threads of a row meet in shared memory.
     pub fn shares(self) -> bool {
         match self {
-            Form::Thread | Form::Warp => false,
+            Form::Thread | Form::Abreast(_) | Form::Warp => false,
             Form::Block | Form::Columns { .. } => self.threads_per_row() > 1,
         }
     }
@@ -135,6 +142,12 @@ pub fn arrange(mut k: LoopKernel, cut: Cut, buffers: Buffers<'_>) -> (LoopKernel
         }
         return (in_groups(k, buffers), Form::Thread);
     }
+    if cut == Cut::Lanes {
+        return match abreast::columns(&k, buffers) {
+            1 => (k, Form::Thread),
+            w => (abreast::arranged(k, w), Form::Abreast(w)),
+        };
+    }
     arrange_rows(k, cut)
 }
 
@@ -142,7 +155,7 @@ pub fn arrange(mut k: LoopKernel, cut: Cut, buffers: Buffers<'_>) -> (LoopKernel
 /// last.
 pub fn arrange_rows(mut k: LoopKernel, cut: Cut) -> (LoopKernel, Form) {
     let lanes = Tree::of(cut.span(k.row_len())).lanes;
-    if lanes == 1 || cut == Cut::Lanes {
+    if lanes == 1 {
         return (k, Form::Thread);
     }
     // How many elements are loaded, by those loads that vary along a row and step by one element along this axis: what a row's
@@ -193,8 +206,8 @@ fn has_long_rows(k: &LoopKernel) -> bool {
     n >= LONG_ROW && !outer.is_empty() && k.body.iter().any(shared)
 }
 
-/// Cuts the last axis in groups, so many points that those of the widest operand that is not read again and again are 16 bytes.
-fn in_groups(mut k: LoopKernel, buffers: Buffers<'_>) -> LoopKernel {
+/// How many neighbouring points along the last axis are 16 bytes of the widest operand that is not read again and again.
+pub fn neighbours(k: &LoopKernel, buffers: Buffers<'_>) -> usize {
     let loads = k.body.iter().filter_map(|e| match &e.expr {
         Expr::Load { access, .. } => Some(access),
         _ => None,
@@ -205,11 +218,23 @@ fn in_groups(mut k: LoopKernel, buffers: Buffers<'_>) -> LoopKernel {
     };
     let all = loads.chain(k.stores.iter().map(|s| &s.access)).filter(streams);
     let widest = all.map(|a| (buffers.dtype)(a.buffer).size()).max();
-    let (Some(widest), Some(&extent)) = (widest, k.extents.last()) else { return k };
+    let (Some(widest), Some(&extent)) = (widest, k.extents.last()) else { return 1 };
     let fits = |w: &usize| w * widest <= GROUP_BYTES && extent.is_multiple_of(*w) && extent > 0;
-    let Some(width) = [8, 4, 2].into_iter().find(fits) else { return k };
-    let last = k.extents.len() - 1;
-    k.extents[last] = extent / width;
+    [8, 4, 2].into_iter().find(fits).unwrap_or(1)
+}
+
+/// Cuts the last axis in groups of [`neighbours`].
+fn in_groups(k: LoopKernel, buffers: Buffers<'_>) -> LoopKernel {
+    match neighbours(&k, buffers) {
+        1 => k,
+        width => cut_last(k, width),
+    }
+}
+
+/// Cuts the last axis in groups of `width` points, by which it divides.
+pub fn cut_last(mut k: LoopKernel, width: usize) -> LoopKernel {
+    let Some(last) = k.extents.len().checked_sub(1) else { return k };
+    k.extents[last] /= width;
     k.extents.push(width);
     k.for_each_affine(|a| {
         let step = a.coefs[last];

@@ -9,21 +9,25 @@
 //!
 //! The text asks to be compiled with [`COMPILE_OPTIONS`].
 
+mod abreast;
 mod check;
 mod domain;
 mod emit;
 mod epilogue;
 mod expression;
 mod group;
+mod keep;
 mod parts;
 mod points;
 pub(crate) mod prelude;
+mod random;
 mod reduce;
 pub(crate) mod scalar;
 pub(crate) mod split;
 
-pub(crate) use epilogue::{Epilogue, point, rows, rows_per_block};
+pub(crate) use epilogue::{Epilogue, group, loaded, point, rows, rows_function, rows_per_block};
 pub use group::{BLOCK, Cut, Form};
+pub(crate) use parts::{More, parts_with};
 pub use parts::{Part, Parts, render_parts};
 
 use onestep_ir::DType;
@@ -52,6 +56,8 @@ pub struct CudaKernel {
     pub block: [u32; 3],
     /// Bytes of dynamic shared memory.
     pub shared_bytes: u32,
+    /// Blocks that a processor is to hold at a time, which limits a thread's registers; 0 if that is left to the compiler.
+    pub resident: usize,
     /// The buffers whose addresses are the function's parameters, in order.
     pub parameters: Vec<BufferId>,
     /// How the work is laid out.

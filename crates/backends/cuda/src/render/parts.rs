@@ -2,7 +2,7 @@
 //!
 //! Parts that differ in their buffers alone (the updates of equal parameters) are one function, called for each.
 
-use super::{BLOCK, Buffers, Cut, Form, RenderError, function, group, prelude, scalar};
+use super::{Buffers, Cut, Form, RenderError, emit, function, group, prelude, scalar};
 use onestep_passes::schedule::{BufferId, Expr, LoopKernel};
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -47,12 +47,30 @@ pub struct Parts {
     pub parameters: Vec<BufferId>,
 }
 
+/// Parameters behind that of a buffer, and what is done with them first.
+pub(crate) struct More {
+    /// As the text declares them.
+    pub parameters: String,
+    /// A statement.
+    pub statement: String,
+}
+
 /// Renders `list` as the CUDA function `name`. The text names no buffer: it is the same for equal kernels over others.
 pub fn render_parts(list: &[Part], buffers: Buffers<'_>, name: &str) -> Result<Parts, RenderError> {
+    parts_with(list, buffers, name, &|_, _| None)
+}
+
+/// The same where a buffer, whose pointer has a name, may bring more parameters along.
+pub(crate) fn parts_with(
+    list: &[Part],
+    buffers: Buffers<'_>,
+    name: &str,
+    more: &dyn Fn(BufferId, &str) -> Option<More>,
+) -> Result<Parts, RenderError> {
     let mut parameters: Vec<BufferId> = vec![];
     let (mut functions, mut called) = (String::new(), Vec::<Called>::new());
     let mut known: HashMap<String, usize> = HashMap::new();
-    let mut shared_bytes = 0;
+    let (mut shared_bytes, mut resident) = (0, 0);
     for Part { kernel, cut } in list {
         let (kernel, names) = numbered(kernel);
         let numbered = Buffers {
@@ -77,6 +95,7 @@ pub fn render_parts(list: &[Part], buffers: Buffers<'_>, name: &str) -> Result<P
         });
         called[which].calls.push(arguments.collect());
         shared_bytes = shared_bytes.max(part.shared_bytes);
+        resident = [resident, part.resident].into_iter().filter(|&n| n > 0).min().unwrap_or(0);
     }
     let (mut grid, mut calls) = (0, String::new());
     for (which, function) in called.iter().enumerate() {
@@ -84,14 +103,18 @@ pub fn render_parts(list: &[Part], buffers: Buffers<'_>, name: &str) -> Result<P
         grid += function.blocks * function.calls.len() as u32;
         calls += &format!("  if (block < {grid}) {{\n{}  }}\n", function.dispatch(which, first));
     }
-    let list: Vec<String> = parameters
-        .iter()
-        .enumerate()
-        .map(|(i, b)| format!("{}* p{i}", scalar::storage((buffers.dtype)(*b))))
-        .collect();
+    let (mut list, mut first) = (vec![], String::new());
+    for (i, b) in parameters.iter().enumerate() {
+        list.push(format!("{}* p{i}", scalar::storage((buffers.dtype)(*b))));
+        if let Some(more) = more(*b, &format!("p{i}")) {
+            list.push(more.parameters);
+            first += &more.statement;
+        }
+    }
     let source = format!(
-        "{}{functions}extern \"C\" __global__ void __launch_bounds__({BLOCK}) {name}({}) {{\n  const int block = (int)blockIdx.x;\n{calls}}}\n",
-        prelude::of(&functions),
+        "{}{functions}extern \"C\" __global__ void {} {name}({}) {{\n{first}  const int block = (int)blockIdx.x;\n{calls}}}\n",
+        prelude::of(&(first.clone() + &functions)),
+        emit::bounds(resident),
         list.join(", ")
     );
     Ok(Parts { source, grid, shared_bytes, parameters })

@@ -30,6 +30,14 @@ const FUNCTIONS: &[(&str, &str)] = &[
   }
 }",
     ),
+    // Where a result goes that replaces a range of a larger one; its own place where the range leaves the axis.
+    (
+        "range_of",
+        "template <class T, class I> T* range_of(T* own, T* larger, const I* start, long long last, long long step) {
+  const long long at = (long long)*start;
+  return at < 0 || at > last ? own : larger + at * step;
+}",
+    ),
     (
         "group_of",
         "template <int N, class T> Group<T, N> group_of(T x) {
@@ -48,14 +56,15 @@ const FUNCTIONS: &[(&str, &str)] = &[
         "unsigned short f32_to_f16(float x) { unsigned short h; asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(x)); return h; }",
     ),
     ("bf16_to_f32", "float bf16_to_f32(unsigned short h) { return __uint_as_float((unsigned int)h << 16); }"),
-    (
-        "f32_to_bf16",
-        "unsigned short f32_to_bf16(float x) { unsigned short h; asm(\"cvt.rn.bf16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(x)); return h; }",
-    ),
     // The storage of a float that is a bf16.
     ("upper_half", "unsigned short upper_half(float x) { return (unsigned short)(__float_as_uint(x) >> 16); }"),
     ("round_f16", "float round_f16(float x) { return f16_to_f32(f32_to_f16(x)); }"),
-    ("round_bf16", "float round_bf16(float x) { return bf16_to_f32(f32_to_bf16(x)); }"),
+    (
+        // With a zero as the lower half the upper one is the float already; the conversion of a single float is another, slower
+        // instruction.
+        "round_bf16",
+        "float round_bf16(float x) { unsigned int both; asm(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(both) : \"f\"(x), \"f\"(0.0f)); return __uint_as_float(both); }",
+    ),
     (
         // By digits behind the leading one, bias, and the bits of the largest number and of what is beyond. `magic` leaves a
         // subnormal significand, rounded, in the low bits.
@@ -198,23 +207,48 @@ const FUNCTIONS: &[(&str, &str)] = &[
         "double sigmoid_f64(double x) { double e = exp(-fabs(x)); return (x < 0.0 ? e : 1.0) / (1.0 + e); }",
     ),
     (
-        // Philox 4x32-10: word index % 4 of the block (index / 4, counter, stream).
-        "philox",
-        "unsigned int philox(unsigned int k0, unsigned int k1, unsigned int counter, long long index, unsigned long long stream) {
-  unsigned int c0 = (unsigned int)((unsigned long long)index >> 2), c1 = counter, c2 = (unsigned int)stream, c3 = (unsigned int)(stream >> 32);
+        // What many numbers are divided by: its inverse as the sum of two floats, and how large at least a number must be for
+        // `divided` to go by them.
+        "divisor",
+        "struct Divisor { float b, inverse, rest, least; };
+__device__ __forceinline__ Divisor divisor(float b) {
+  const float inverse = 1.0f / b, size = fabsf(b);
+  const bool moderate = size >= 0x1p-40f && size <= 0x1p40f;
+  return {b, inverse, fmaf(-b, inverse, 1.0f) * inverse, moderate ? 0x1p-80f : __uint_as_float(0x7f800000u)};
+}",
+    ),
+    (
+        // The quotient, correctly rounded: the first guess is off by less than one unit in the last place, so that what remains
+        // of a is exact, and the correctly rounded inverse then corrects the guess exactly (Markstein).
+        "divided",
+        "float divided(float a, const Divisor& d) {
+  const float guess = fmaf(a, d.inverse, a * d.rest);
+  const float corrected = fmaf(fmaf(-guess, d.b, a), d.inverse, guess);
+  return fabsf(a) >= d.least && fabsf(a) <= 0x1p80f ? corrected : a / d.b;
+}",
+    ),
+    (
+        // Philox 4x32-10: the block (index / 4, counter, stream).
+        "philox_block",
+        "uint4 philox_block(unsigned int k0, unsigned int k1, unsigned int counter, long long index, unsigned long long stream) {
+  uint4 c = {(unsigned int)((unsigned long long)index >> 2), counter, (unsigned int)stream, (unsigned int)(stream >> 32)};
 #pragma unroll
   for (int round = 0; round < 10; ++round) {
-    unsigned long long p0 = 0xd2511f53ull * c0, p1 = 0xcd9e8d57ull * c2;
-    c0 = (unsigned int)(p1 >> 32) ^ c1 ^ k0;
-    c1 = (unsigned int)p1;
-    c2 = (unsigned int)(p0 >> 32) ^ c3 ^ k1;
-    c3 = (unsigned int)p0;
+    unsigned long long p0 = 0xd2511f53ull * c.x, p1 = 0xcd9e8d57ull * c.z;
+    c = {(unsigned int)(p1 >> 32) ^ c.y ^ k0, (unsigned int)p1, (unsigned int)(p0 >> 32) ^ c.w ^ k1, (unsigned int)p0};
     k0 += 0x9e3779b9u;
     k1 += 0xbb67ae85u;
   }
-  int word = (int)(index & 3);
-  return word == 0 ? c0 : word == 1 ? c1 : word == 2 ? c2 : c3;
+  return c;
 }",
+    ),
+    (
+        "philox_word",
+        "unsigned int philox_word(uint4 block, int word) { return word == 0 ? block.x : word == 1 ? block.y : word == 2 ? block.z : block.w; }",
+    ),
+    (
+        "philox",
+        "unsigned int philox(unsigned int k0, unsigned int k1, unsigned int counter, long long index, unsigned long long stream) { return philox_word(philox_block(k0, k1, counter, index, stream), (int)(index & 3)); }",
     ),
 ];
 

@@ -18,6 +18,8 @@ impl Writer<'_> {
             _ => self.partials(pass, reductions),
         }
         match self.form {
+            // The partial results of the columns are their results.
+            Form::Abreast(_) => return,
             Form::Thread => {}
             Form::Warp => reductions.iter().for_each(|r| self.halves(r, WARP / 2)),
             Form::Block => {
@@ -42,12 +44,14 @@ impl Writer<'_> {
         for (i, _, _, dtype) in reductions {
             let value = scalar::rounded(*dtype, format!("p{i}"));
             self.line(&format!("const {} e{i} = {value};", scalar::c_type(*dtype)));
+            self.prepare(*i);
         }
     }
 
     /// Takes a term into the thread's partial result.
     fn fold(&mut self, r: &Reduction, term: &str) {
-        self.combine(r, &format!("p{}", r.0), term);
+        let partial = if self.in_columns { format!("p{}[c]", r.0) } else { format!("p{}", r.0) };
+        self.combine(r, &partial, term);
     }
 
     /// Takes a term into a partial result.
@@ -59,8 +63,15 @@ impl Writer<'_> {
     /// One partial result in each thread.
     fn partials(&mut self, pass: usize, reductions: &[Reduction]) {
         for (i, kind, _, dtype) in reductions {
-            let start = scalar::identity(*kind, *dtype);
-            self.line(&format!("{} p{i} = {start};", scalar::c_type(*dtype)));
+            let (t, start) = (scalar::c_type(*dtype), scalar::identity(*kind, *dtype));
+            match self.form.abreast() {
+                None => self.line(&format!("{t} p{i} = {start};")),
+                Some(w) => {
+                    self.line(&format!("{t} p{i}[{w}];"));
+                    self.line("#pragma unroll");
+                    self.line(&format!("for (int c = 0; c < {w}; ++c) p{i}[c] = {start};"));
+                }
+            }
         }
         self.points(pass, |writer| {
             reductions.iter().for_each(|r| writer.fold(r, &format!("e{}", r.2.0)));

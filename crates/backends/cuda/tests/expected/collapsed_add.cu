@@ -20,9 +20,8 @@ template <int W, class T, int N> __device__ __forceinline__ void store_group(T* 
   }
 }
 __device__ __forceinline__ float bf16_to_f32(unsigned short h) { return __uint_as_float((unsigned int)h << 16); }
-__device__ __forceinline__ unsigned short f32_to_bf16(float x) { unsigned short h; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
 __device__ __forceinline__ unsigned short upper_half(float x) { return (unsigned short)(__float_as_uint(x) >> 16); }
-__device__ __forceinline__ float round_bf16(float x) { return bf16_to_f32(f32_to_bf16(x)); }
+__device__ __forceinline__ float round_bf16(float x) { unsigned int both; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(x), "f"(0.0f)); return __uint_as_float(both); }
 extern "C" __global__ void __launch_bounds__(256) collapsed_add(const unsigned short* b0, const unsigned short* b1, unsigned short* b2) {
   for (int row = (int)blockIdx.x * 256 + (int)threadIdx.x; row < 60; row += (int)gridDim.x * 256) {
     const int i0 = row / 15;

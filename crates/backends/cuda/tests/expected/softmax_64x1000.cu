@@ -28,7 +28,18 @@ __device__ __forceinline__ float max_f32(float a, float b) {
   return a != a ? a : b != b ? b : fmaxf(a, b);
 #endif
 }
-extern "C" __global__ void __launch_bounds__(256) softmax_64x1000(const float* b0, float* b1, float* b2) {
+struct Divisor { float b, inverse, rest, least; };
+__device__ __forceinline__ Divisor divisor(float b) {
+  const float inverse = 1.0f / b, size = fabsf(b);
+  const bool moderate = size >= 0x1p-40f && size <= 0x1p40f;
+  return {b, inverse, fmaf(-b, inverse, 1.0f) * inverse, moderate ? 0x1p-80f : __uint_as_float(0x7f800000u)};
+}
+__device__ __forceinline__ float divided(float a, const Divisor& d) {
+  const float guess = fmaf(a, d.inverse, a * d.rest);
+  const float corrected = fmaf(fmaf(-guess, d.b, a), d.inverse, guess);
+  return fabsf(a) >= d.least && fabsf(a) <= 0x1p80f ? corrected : a / d.b;
+}
+extern "C" __global__ void __launch_bounds__(256, 2) softmax_64x1000(const float* b0, float* b1, float* b2) {
   const int lane = threadIdx.x % 32;
   for (int row = (int)blockIdx.x * 8 + (int)threadIdx.x / 32; row < 64; row += (int)gridDim.x * 8) {
     const int i0 = row;
@@ -79,6 +90,7 @@ extern "C" __global__ void __launch_bounds__(256) softmax_64x1000(const float* b
     }
     p4 = __shfl_sync(0xffffffffu, p4, 0);
     const float e4 = p4;
+    const Divisor d4 = divisor(e4);
 #pragma unroll
     for (int g = 0; g < 8; ++g) {
       const int r = (lane + g * 32) * 4;
@@ -88,7 +100,7 @@ extern "C" __global__ void __launch_bounds__(256) softmax_64x1000(const float* b
 #pragma unroll
         for (int v = 0; v < 4; ++v) {
           const float e3 = k3[g * 4 + v];
-          const float e5 = e3 / e4;
+          const float e5 = divided(e3, d4);
           w0.at[v] = e5;
         }
         store_group<4>(b1 + 1000 * i0 + i1, w0);

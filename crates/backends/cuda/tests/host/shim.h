@@ -160,6 +160,23 @@ template <bool BRAIN, int N> void wgmma(float (&sums)[N], const unsigned (&a)[4]
   turn_of_warp();
 }
 
+// The product of a warp's tensor core, of factors that its threads hold.
+static unsigned others[MOST_THREADS][2];
+template <bool BRAIN> void mma(float (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  memcpy(factors[threadIdx.x], a, sizeof a);
+  memcpy(others[threadIdx.x], b, sizeof b);
+  turn_of_warp();
+  unsigned warp = threadIdx.x / 32 * 32, lane = threadIdx.x % 32;
+  auto half = [](unsigned both, int k) { return widen<BRAIN>((unsigned short)(k % 2 ? both >> 16 : both)); };
+  for (int e = 0; e < 4; ++e)
+    for (int k = 0; k < 16; ++k) {
+      unsigned left = factors[warp + lane / 4 * 4 + k % 8 / 2][k / 8 * 2 + e / 2];
+      unsigned right = others[warp + (lane % 4 * 2 + e % 2) * 4 + k % 8 / 2][k / 8];
+      sums[e] += half(left, k) * half(right, k);
+    }
+  turn_of_warp();
+}
+
 static void enter() {
   body();
   fibers[threadIdx.x].done = true;

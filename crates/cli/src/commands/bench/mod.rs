@@ -87,14 +87,19 @@ impl Calls {
 /// Runs the command.
 pub fn bench(args: &BenchArgs) -> Result<(), CommandError> {
     let start = Instant::now();
-    let Work { name, batch, source, inputs, cost } = Work::of(args)?;
+    let Work { name, batch, source, inputs, resident, cost } = Work::of(args)?;
     if let Some(path) = &args.graph {
         let write = |source| CommandError::Write { path: path.clone(), source };
         return std::fs::write(path, source.graph()?.to_string()).map_err(write);
     }
     let device = device(&args.machine)?;
+    let source = match args.fit_in {
+        Some(mib) => source.fit_in((mib as usize) << 20),
+        None => source,
+    };
     let (program, text) = source.compile(&device)?;
-    let state = program.init(0)?;
+    let mut state = program.init(0)?;
+    resident.iter().for_each(|(name, array)| state.set(name, array));
     let mut calls = Calls { program, state, inputs, text, written: 0 };
     let loss_first = calls.call()?;
     let first_ms = start.elapsed().as_secs_f64() * 1e3;

@@ -5,7 +5,8 @@ use super::super::args::{Bench, BenchArgs};
 use super::super::models::{
     GPT2, cnn_graph, cnn_training_flops, gpt_graph, gpt_training_flops, llama_writer, mlp_graph,
 };
-use onestep::ir::{ArrayError, random};
+use onestep::Recompute;
+use onestep::ir::{ArrayError, Port, StatePort, bind, random};
 use onestep::nn::{Gpt, Llama};
 use onestep::prelude::*;
 
@@ -15,6 +16,8 @@ pub struct Work {
     pub batch: usize,
     pub source: Source,
     pub inputs: Vec<Array>,
+    /// What would be inputs and is state, by name.
+    pub resident: Vec<(String, Array)>,
     pub cost: Cost,
 }
 
@@ -44,6 +47,14 @@ impl Source {
         }
     }
 
+    /// The same, with as little computed again as lets a training step fit in so many bytes. A writer keeps nothing to compute again.
+    pub fn fit_in(self, bytes: usize) -> Source {
+        match self {
+            Source::Step(step) => Source::Step(Box::new(step.recompute(Recompute::FitIn(bytes)))),
+            writer => writer,
+        }
+    }
+
     /// The program, compiled, with the calls after which its text is full.
     pub fn compile(self, device: &Device) -> Result<(Program, Option<usize>), Error> {
         match self {
@@ -57,26 +68,42 @@ impl Work {
     /// The work of the arguments.
     pub fn of(args: &BenchArgs) -> Result<Work, CommandError> {
         let batch = |default: u64| args.batch.unwrap_or(default) as usize;
-        match args.model {
+        let mut names = vec![];
+        let mut step = |graph: Graph| {
+            if !args.resident {
+                return Ok(TrainingStep::new(graph));
+            }
+            names = graph.inputs.iter().map(|port| port.name.to_string()).collect();
+            resident(&graph).map(TrainingStep::new)
+        };
+        let mut work = match args.model {
             Bench::Mlp => {
                 let batch = batch(128);
-                let step = TrainingStep::new(mlp_graph(784, 256, 10, batch)?).optimizer(Adam::new(1e-3));
+                let step = step(mlp_graph(784, 256, 10, batch)?)?.optimizer(Adam::new(1e-3));
                 let (a, b) = (2.0 * (batch * 784 * 256) as f64, 2.0 * (batch * 256 * 10) as f64);
                 classifier("mlp", batch, 2.0 * a + 3.0 * b, step)
             }
             Bench::Cnn => {
                 let batch = batch(64);
                 let rule = Sgd::new(0.01).momentum(0.9);
-                let step = TrainingStep::new(cnn_graph(28, batch)?).optimizer(rule);
+                let step = step(cnn_graph(28, batch)?)?.optimizer(rule);
                 classifier("cnn", batch, cnn_training_flops(28, batch), step)
             }
             Bench::GptMini => {
                 let rule = AdamW::new(3e-4).weight_decay(0.01);
-                gpt("gpt-mini", &Gpt::MINI, batch(8), rule, args.precision.unwrap_or(Precision::F32))
+                let batch = batch(8);
+                let step = step(gpt_graph(&Gpt::MINI, batch)?)?
+                    .optimizer(rule)
+                    .precision(args.precision.unwrap_or(Precision::F32));
+                gpt("gpt-mini", &Gpt::MINI, batch, step)
             }
             Bench::Gpt2 => {
                 let rule = AdamW::new(3e-4).betas(0.9, 0.95).weight_decay(0.1);
-                gpt("gpt2-124m", &GPT2, batch(16), rule, args.precision.unwrap_or(Precision::Bf16))
+                let batch = batch(16);
+                let step = step(gpt_graph(&GPT2, batch)?)?
+                    .optimizer(rule)
+                    .precision(args.precision.unwrap_or(Precision::Bf16));
+                gpt("gpt2-124m", &GPT2, batch, step)
             }
             Bench::Decode1b => match args.batch {
                 None | Some(1) => writer("decode-1b", &Llama::TINY_1_1B),
@@ -84,8 +111,22 @@ impl Work {
                     Err(CommandError::Usage(format!("decode-1b writes one text, not {n}; leave --batch out")))
                 }
             },
+        }?;
+        if args.resident {
+            work.resident = names.into_iter().zip(std::mem::take(&mut work.inputs)).collect();
         }
+        Ok(work)
     }
+}
+
+/// The graph with its inputs as state that no call changes, at the largest sizes.
+fn resident(graph: &Graph) -> Result<Graph, Error> {
+    let mut graph = bind(graph, &graph.dims)?;
+    let inputs = std::mem::take(&mut graph.inputs);
+    graph.updates.iter_mut().for_each(|u| u.state += inputs.len());
+    let state = |p: Port| StatePort { name: p.name, value: p.value, role: Role::Buffer, init: Init::ZEROS };
+    graph.states.splice(0..0, inputs.into_iter().map(state));
+    Ok(graph)
 }
 
 /// Deterministic numbers for inputs: 24 bits of a Philox stream.
@@ -108,22 +149,17 @@ fn classifier(
 ) -> Result<Work, CommandError> {
     let x: Vec<f32> = numbers(batch * 784, "x").map(|u| (u * 2.0 - 1.0) as f32).collect();
     let inputs = vec![Array::new(&[batch, 784], &x)?, integers(&[batch], 10, "y")?];
-    Ok(Work { name, batch, source: Source::Step(Box::new(step)), inputs, cost: Cost::Flops(flops) })
+    let source = Source::Step(Box::new(step));
+    Ok(Work { name, batch, source, inputs, resident: vec![], cost: Cost::Flops(flops) })
 }
 
 /// A GPT's training step on random tokens.
-fn gpt(
-    name: &'static str,
-    gpt: &Gpt,
-    batch: usize,
-    rule: AdamW,
-    precision: Precision,
-) -> Result<Work, CommandError> {
-    let step = TrainingStep::new(gpt_graph(gpt, batch)?).optimizer(rule).precision(precision);
+fn gpt(name: &'static str, gpt: &Gpt, batch: usize, step: TrainingStep) -> Result<Work, CommandError> {
     let ids = |stream| integers(&[batch, gpt.context], gpt.vocab, stream);
     let inputs = vec![ids("x")?, ids("y")?];
     let cost = Cost::Flops(gpt_training_flops(gpt, batch * gpt.context));
-    Ok(Work { name, batch, source: Source::Step(Box::new(step)), inputs, cost })
+    let source = Source::Step(Box::new(step));
+    Ok(Work { name, batch, source, inputs, resident: vec![], cost })
 }
 
 /// A model that writes a text. Of the embeddings a call reads one row, unless the head has them too.
@@ -136,5 +172,6 @@ fn writer(name: &'static str, model: &Llama) -> Result<Work, CommandError> {
         ty.numel() * ty.dtype.size()
     });
     let cost = Cost::Weights(bytes.sum::<usize>() as f64);
-    Ok(Work { name, batch: 1, source: Source::Writer(Box::new(graph), model.context), inputs: vec![], cost })
+    let source = Source::Writer(Box::new(graph), model.context);
+    Ok(Work { name, batch: 1, source, inputs: vec![], resident: vec![], cost })
 }

@@ -3,7 +3,7 @@
 use super::super::CommandError;
 use super::super::args::TrainArgs;
 use super::super::models::{GptShape, gpt_graph, gpt_writer};
-use super::{Task, schedule};
+use super::{Task, beside, in_precision, schedule};
 use crate::records::EvalRecord;
 use crate::report::format::count;
 use onestep::io::text::{BigramModel, Split, shakespeare, split};
@@ -64,8 +64,7 @@ impl Text {
         let (text, source) = text(args, shape.context)?;
         let Split { train, val } = split(text, 0.1)?;
         let rule = AdamW::new(args.lr.unwrap_or(LEARNING_RATE)).betas(0.9, 0.99).weight_decay(0.1);
-        let step = TrainingStep::new(gpt_graph(&shape.model(GptInit::Gpt2), batch)?)
-            .precision(args.precision)
+        let step = in_precision(TrainingStep::new(gpt_graph(&shape.model(GptInit::Gpt2), batch)?), args)
             .optimizer(rule)
             .clip_global_norm(1.0)
             .schedule(schedule(steps))
@@ -81,8 +80,8 @@ impl Text {
                 Last::Drop,
             )?,
             baseline: BigramModel::fit(train).nats_per_byte(val)?,
-            evaluation: compile(&gpt_graph(&shape.model(GptInit::Gpt2), EVAL_BATCH)?, device)?,
-            writer: compile(&gpt_writer(&shape)?, device)?,
+            evaluation: beside(&gpt_graph(&shape.model(GptInit::Gpt2), EVAL_BATCH)?, args, device)?,
+            writer: beside(&gpt_writer(&shape)?, args, device)?,
             source,
         };
         Ok((step, task))

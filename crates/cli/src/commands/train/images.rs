@@ -3,7 +3,7 @@
 use super::super::CommandError;
 use super::super::args::{Model, Network, TrainArgs};
 use super::super::models::{cnn_graph, mlp_graph};
-use super::{Task, schedule};
+use super::{Task, beside, in_precision, schedule};
 use crate::records::EvalRecord;
 use onestep::io::{Batches, Digest, IoError, LabelledImages, Last, Position, digits, idx_folder};
 use onestep::prelude::*;
@@ -110,8 +110,7 @@ impl Images {
             Network::Mlp => mlp_graph(train.pixels(), HIDDEN, CLASSES, most)?,
             Network::Cnn => cnn_graph(train.height, most)?,
         };
-        let step = TrainingStep::new(graph.clone())
-            .precision(args.precision)
+        let step = in_precision(TrainingStep::new(graph.clone()), args)
             .optimizer(AdamW::new(args.lr.unwrap_or(set.learning_rate)).weight_decay(0.01))
             .clip_global_norm(1.0)
             .schedule(schedule(steps));
@@ -125,7 +124,7 @@ impl Images {
             train: Batches::new(train, batch, Last::Drop)?.shuffled(args.seed),
             test: Batches::new(test.into_columns()?, EVAL_BATCH, Last::Keep)?,
             batch,
-            evaluation: compile(&graph, device)?,
+            evaluation: beside(&graph, args, device)?,
         };
         Ok((step, task))
     }

@@ -5,7 +5,7 @@
 
 use super::super::CommandError;
 use super::super::args::{KeepArgs, Model, Network, TrainArgs};
-use super::{Plan, Task};
+use super::{Plan, Task, stored};
 use crate::records::{EvalRecord, StepRecord};
 use crate::run_folder::RunFolder;
 use onestep::io::record::{FORMAT, Origin, RecordWriter, RecordedTensor, RecordedValue, RunLine, StepLine};
@@ -192,6 +192,9 @@ fn identity(
         .setting("the data", task.data());
     if let Some(network) = network {
         identity = identity.setting("--model", network);
+    }
+    for (option, storage) in stored(args) {
+        identity = identity.setting(option, storage.name());
     }
     Ok(identity)
 }

@@ -23,7 +23,7 @@ use crate::run_folder::RunFolder;
 use keep::{Keeper, Start};
 use onestep::io::{Batches, Digest, Loader};
 use onestep::prelude::*;
-use onestep::{Executable, Options};
+use onestep::{Executable, Options, store};
 use serde::Serialize;
 use std::path::Path;
 use std::time::Instant;
@@ -283,7 +283,8 @@ fn finish(
 /// Writes the viewer of the step beside the report, with the lines of source that built it; not if it is huge.
 fn view(step: &Executable, folder: &mut RunFolder) -> Result<bool, CommandError> {
     const MOST: usize = 2 << 20;
-    let options = Options { dump: true, ..Options::default() };
+    let allow_tf32 = step.compiled().schedule.allow_tf32;
+    let options = Options { dump: true, allow_tf32, ..Options::default() };
     let again = Executable::compile(step.graph(), step.device(), &options)?;
     let page = facts::program(&again, None)?.to_html();
     let fits = page.len() <= MOST;
@@ -357,5 +358,27 @@ fn command(args: &TrainArgs, plan: &Plan) -> String {
     if args.precision != Precision::F32 {
         text += &format!(" --precision {}", args.precision.name());
     }
+    for (option, storage) in stored(args) {
+        text += &format!(" {option} {}", storage.name());
+    }
     text
+}
+
+/// What is not kept as exactly as it is computed, by option.
+fn stored(args: &TrainArgs) -> impl Iterator<Item = (&'static str, Storage)> {
+    let all = [("--parameters-in", args.parameters_in), ("--slots-in", args.slots_in)];
+    all.into_iter().filter(|(_, storage)| *storage != Storage::Exact)
+}
+
+/// The step with what the options say of its numbers.
+fn in_precision(step: TrainingStep, args: &TrainArgs) -> TrainingStep {
+    step.precision(args.precision).parameters_in(args.parameters_in).slots_in(args.slots_in)
+}
+
+/// A program beside the step, which reads the parameters as that keeps them.
+fn beside(graph: &Graph, args: &TrainArgs, device: &Device) -> Result<Program, Error> {
+    match args.parameters_in {
+        Storage::Exact => compile(graph, device),
+        Storage::Bf16 => compile(&store(graph, Precision::Bf16)?, device),
+    }
 }

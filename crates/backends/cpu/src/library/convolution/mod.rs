@@ -130,7 +130,7 @@ pub(super) fn compile(
     isa: Isa,
 ) -> Result<Box<dyn Work>, CpuError> {
     let (a, b) = (kernel.operands[0].clone(), kernel.operands[1].clone());
-    let result = kernel.results[0];
+    let result = kernel.results[0].buffer;
     // The shape that the op gives: a buffer's own may be a reshape of it.
     let types = [&a, &b].map(|v| onestep_ir::Type::new(dtype, onestep_ir::Shape::fixed(&v.shape)));
     let results = kernel.op.rule().infer(&types);

@@ -54,14 +54,14 @@ fn queries(p: &Problem<'_>, more: [usize; 3], blocks: Blocks, padded: usize, num
     all.push(p.operand("OUT", out));
     let strides = &p.k.view(lse).strides;
     all.push(View { name: "LSE", strides: [strides[0], strides[1], strides[2], 1], aligned: 2 });
-    all.push(p.result("DQ", 0, [p.batch, p.heads, p.queries, p.size]));
+    all.push(p.result("DQ", 0));
     let constants = blocks.text("KEY_BLOCK") + &format!("constexpr int PADDED_QUERIES = {padded};\n");
     let text = p.text(&all, &constants, scratch(p, padded), &[blocks.step], &[p.size]);
     let [size, values] = p.panels();
     let shared = 2 * (blocks.rows() + 2 * blocks.step) * (size + values) + blocks.rows() * 8;
     let mut arguments = p.inputs();
     arguments.extend([out, lse, dout].map(|n| p.at(n)));
-    arguments.extend([p.k.context.result(p.k.kernel.results[0]), numbers]);
+    arguments.extend([p.k.result(0), numbers]);
     let grid = p.batch * p.heads * p.queries.div_ceil(blocks.rows());
     blocks.launch(text + include_str!("grad_query.cu"), grid, shared, arguments)
 }
@@ -76,8 +76,8 @@ fn keys(
     numbers: Address,
 ) -> Launch {
     let mut all = views(p, more);
-    all.push(p.result("DK", 1, [p.batch, p.kv_heads, p.keys, p.size]));
-    all.push(p.result("DV", 2, [p.batch, p.kv_heads, p.keys, p.values]));
+    all.push(p.result("DK", 1));
+    all.push(p.result("DV", 2));
     let constants = blocks.text("QUERY_BLOCK")
         + &format!(
             "constexpr int PADDED_QUERIES = {padded};\nconstexpr bool OF_KEYS = {of_keys}, OF_VALUES = {of_values};\n"
@@ -87,7 +87,7 @@ fn keys(
     let shared = 2 * (blocks.rows() + 2 * blocks.step) * (size + values) + 2 * 1024;
     let mut arguments = p.inputs();
     arguments.push(p.at(more[2]));
-    arguments.extend([1, 2].map(|n| p.k.context.result(p.k.kernel.results[n])));
+    arguments.extend([1, 2].map(|n| p.k.result(n)));
     arguments.push(numbers);
     let grid = p.batch * p.kv_heads * p.keys.div_ceil(blocks.rows());
     blocks.launch(text + include_str!("grad_key.cu"), grid, shared, arguments)

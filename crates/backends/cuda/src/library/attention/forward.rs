@@ -28,14 +28,14 @@ pub(in super::super) fn compile(op: &Attention, k: &Operands<'_>) -> Result<Laun
         false => 1,
     };
     let scratch = if splits > 1 { units * splits * rows * (p.values + 2) } else { 0 };
-    let out = || p.result("OUT", 0, [p.batch, p.heads, p.queries, p.values]);
+    let out = || p.result("OUT", 0);
     let views =
         [p.operand("Q", p.operands.q), p.operand("K", p.operands.k), p.operand("V", p.operands.v), out()];
     let cut = format!("constexpr int PACK = {pack}, SPLITS = {splits};\n");
     let constants = cut.clone() + &blocks.text("KEY_BLOCK");
     let source =
         p.text(&views, &constants, scratch, &[blocks.step], &[p.values]) + include_str!("forward.cu");
-    let [out_at, lse] = [0, 1].map(|n| k.context.result(k.kernel.results[n]));
+    let [out_at, lse] = [0, 1].map(|n| k.result(n));
     let parts = Address { space: Space::Scratch, offset: 0 };
     let mut arguments = p.inputs();
     arguments.extend([out_at, lse, parts]);

@@ -13,17 +13,18 @@
 
 mod backward;
 mod forward;
-mod wgmma;
 
 pub(super) use backward::compile as backward;
 pub(super) use forward::compile as forward;
 
 use super::Operands;
 use super::text::{largest, word};
+use super::wgmma::{Factors, wgmma};
 use crate::code::{Address, Launch, PROCESSORS, Space};
 use crate::error::CudaError;
 use onestep_ir::ops::{Attention, AttentionAlign, AttentionOperands};
-use onestep_ir::{DType, Op, Type, row_major};
+use onestep_ir::{DType, Op, Type};
+use onestep_passes::schedule;
 use std::fmt::Write as _;
 
 /// The largest head size: a row of sums fits a thread's registers.
@@ -32,6 +33,8 @@ const MOST_SIZE: usize = 256;
 const FAR: usize = 1 << 28;
 /// Blocks that keep a device busy.
 const ENOUGH: usize = PROCESSORS;
+/// Rows times rows, both in shared memory.
+const ALONG: Factors = Factors::Shared { left_along: true, right_along: true };
 
 /// Whether there is a kernel for the op on operands of these types.
 pub(crate) fn accepts(op: &Op, operands: &[Type]) -> bool {
@@ -112,22 +115,20 @@ impl<'a> Problem<'a> {
 
     /// Operand `n`, in the op's layout.
     fn operand(&self, name: &'static str, n: usize) -> View {
-        let view = self.k.view(n);
+        self.view(name, self.k.view(n))
+    }
+
+    /// Result `n`, in the op's layout.
+    fn result(&self, name: &'static str, n: usize) -> View {
+        self.view(name, &self.k.kernel.results[n])
+    }
+
+    fn view(&self, name: &'static str, view: &schedule::View) -> View {
         let mut strides = [0; 4];
         for (to, (&size, &stride)) in strides.iter_mut().zip(view.shape.iter().zip(&view.strides)) {
             *to = if size == 1 { 0 } else { stride };
         }
-        self.view(name, self.op.layout.arrange(strides), self.at(n))
-    }
-
-    /// Result `n`, dense in the op's layout.
-    fn result(&self, name: &'static str, n: usize, [b, h, t, d]: [usize; 4]) -> View {
-        let strides = row_major(&self.op.layout.arrange([b, h, t, d]));
-        let strides = [0, 1, 2, 3].map(|axis| strides[axis]);
-        self.view(name, self.op.layout.arrange(strides), self.k.context.result(self.k.kernel.results[n]))
-    }
-
-    fn view(&self, name: &'static str, strides: [usize; 4], at: Address) -> View {
+        let (strides, at) = (self.op.layout.arrange(strides), self.k.context.of(view));
         // An iteration of a scan may put it at any element.
         let bytes = if matches!(at.space, Space::Body(_)) { 2 } else { at.offset | 16 };
         let [b, h, t, d] = strides;
@@ -178,8 +179,8 @@ impl<'a> Problem<'a> {
             columns.dedup();
             columns
         };
-        distinct(scores).into_iter().for_each(|n| text += &wgmma::wgmma(dtype, n, false));
-        distinct(sums).into_iter().for_each(|n| text += &wgmma::wgmma(dtype, n, true));
+        distinct(scores).into_iter().for_each(|n| text += &wgmma(dtype, n, ALONG));
+        distinct(sums).into_iter().for_each(|n| text += &wgmma(dtype, n, Factors::LeftInRegisters));
         text += "#endif\n";
         text += include_str!("tile.cuh");
         let mask_view = View { name: "MASK_VIEW", strides: mask_strides, aligned: 2 };

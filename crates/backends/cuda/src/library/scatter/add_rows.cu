@@ -2,21 +2,25 @@
   const int lane = threadIdx.x % warp;
   for (word w = (word)blockIdx.x * (threads / warp) + (word)threadIdx.x / warp; w < outer * count * tiles; w += (word)gridDim.x * (threads / warp)) {
     const word tile = w % tiles * (warp * each), i = w / tiles % count, o = w / tiles / count;
-    // A warp's worth of updates at a time, the next of them while it is not yet known whether the first is its row's first.
+    // A warp's worth of updates at a time, the next of them while it is not yet known whether the first begins a piece.
     Item x = items[i + lane < count ? i + lane : count - 1];
     const unsigned int before = i > 0 ? items[i - 1].key() : axis;
     const unsigned int row = __shfl_sync(0xffffffffu, x.key(), 0);
-    if (row == axis || row == before) continue;
+    if (row == axis) continue;
+    // Within the first piece, of which most rows have no more, one look is enough.
+    const bool head = row != before;
+    if (!head && (i < piece || items[i - piece].key() != row || (i - begin(row, i)) % piece != 0)) continue;
     const word start = (o * axis + row) * inner;
     T total[each];
 #pragma unroll
     for (int q = 0; q < each; ++q) {
       const word c = tile + q * warp + lane;
-      if (c < inner) total[q] = own(start + c);
+      if (c < inner) total[q] = head ? own(start + c) : (T)0;
     }
-    for (word first = i;;) {
+    word next = i;
+    for (bool more = true; more;) {
       // They are in order: those of the row are the first.
-      const int many = __popc(__ballot_sync(0xffffffffu, first + lane < count && x.key() == row));
+      const int many = __popc(__ballot_sync(0xffffffffu, next + lane < count && x.key() == row));
       for (int m = 0; m < many; m += batch) {
         T term[batch][each];
 #pragma unroll
@@ -38,13 +42,17 @@
           }
         }
       }
-      first += warp;
-      if (many < warp || first >= count) break;
-      x = items[first + lane < count ? first + lane : count - 1];
+      next += warp;
+      more = many == warp && next < count;
+      if (more) x = items[next + lane < count ? next + lane : count - 1];
+      if (next - i == piece) break;
     }
+    // The one piece of a row is its sum; those of a longer one are added up by the next launch.
+    const bool single = head && !(next - i == piece && next < count && items[next].key() == row);
 #pragma unroll
     for (int q = 0; q < each; ++q) {
       const word c = tile + q * warp + lane;
-      if (c < inner) put(start + c, total[q]);
+      if (c < inner && single) put(start + c, total[q]);
+      if (c < inner && !single) *sum_of(head, o, i, c) = total[q];
     }
   }

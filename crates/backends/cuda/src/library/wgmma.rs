@@ -2,23 +2,37 @@
 
 use onestep_ir::DType;
 
-/// The function for results of `columns` columns (a multiple of 8, at most 256): with both factors in shared memory and
-/// summed along their rows, or with the left one in registers and the right one summed across its rows.
-pub(super) fn wgmma(dtype: DType, columns: usize, left_in_registers: bool) -> String {
+/// Where the factors are, and along which axis they are contiguous.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Factors {
+    /// Both in shared memory, contiguous along the sum or across it.
+    Shared { left_along: bool, right_along: bool },
+    /// The left one in registers, the right one in shared memory, contiguous across the sum.
+    LeftInRegisters,
+}
+
+/// The function for results of `columns` columns (a multiple of 8, at most 256).
+pub(super) fn wgmma(dtype: DType, columns: usize, factors: Factors) -> String {
     let count = columns / 2;
     let dtype = if dtype == DType::BF16 { "bf16" } else { "f16" };
     let list =
         |from: usize, n: usize| (from..from + n).map(|i| format!("%{i}")).collect::<Vec<_>>().join(", ");
-    let (left, parameter, operands, options) = match left_in_registers {
-        true => (
+    let (left, parameter, operands, options, next) = match factors {
+        Factors::LeftInRegisters => (
             format!("{{{}}}", list(count, 4)),
             "const unsigned int (&a)[4]",
             "\"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3])",
-            "1, 1, 1",
+            "1, 1, 1".to_string(),
+            count + 4,
         ),
-        false => (format!("%{count}"), "unsigned long long a", "\"l\"(a)", "1, 1, 0, 0"),
+        Factors::Shared { left_along, right_along } => (
+            format!("%{count}"),
+            "unsigned long long a",
+            "\"l\"(a)",
+            format!("1, 1, {}, {}", u8::from(!left_along), u8::from(!right_along)),
+            count + 1,
+        ),
     };
-    let next = count + if left_in_registers { 4 } else { 1 };
     let sums = (0..count).map(|i| format!("\"+f\"(sums[{i}])")).collect::<Vec<_>>().join(", ");
     format!(
         "template <bool>\n__device__ __forceinline__ void wgmma(float (&sums)[{count}], {parameter}, unsigned long long b, bool add) {{\n  \
