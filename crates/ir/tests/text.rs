@@ -304,7 +304,7 @@ fn errors_say_where_what_and_the_near_name() {
         ),
         (
             "input \"y\" %y: f33[2]",
-            "there is no dtype 'f33'; dtypes are f64, f32, f16, bf16, i64, i32, u32, i8, u8, bool; did you mean 'f32'?",
+            "there is no dtype 'f33'; dtypes are f64, f32, f16, bf16, f8e4m3, f8e5m2, i64, i32, u32, i8, u8, bool; did you mean 'f32'?",
         ),
         ("input \"x\" %y: f32[2]", "input 'x' exists already"),
         ("state \"b\" %b: f32[2] paramter init=seed", "did you mean 'parameter'?"),
