@@ -114,14 +114,14 @@ fn a_step_of_a_decoder() {
     check(&cases);
 }
 
-/// Quantised, turned through shared memory, and multiplied; of 36 rows the products that sum over them are in 16 bits.
+/// Quantised, turned through shared memory, and multiplied; with 36 rows, no multiple of 16, the products are in 16 bits.
 #[test]
 fn a_layer_of_eight_bits() {
-    let cases =
-        [(144, 32, 16), (36, 16, 48)].map(|(rows, inner, columns)| cases::eight_bits(rows, inner, columns));
-    for case in &cases {
+    let cases = [144, 36].map(|rows| cases::eight_bits(rows, 32, 16));
+    for (case, turned) in cases.iter().zip([true, false]) {
         let text: String = lowered(case).kernels.iter().map(|k| k.source.as_str()).collect();
-        assert!(text.contains("f32_to_f8e5m2") && text.contains("__byte_perm"), "{}", case.name);
+        assert!(text.contains("f32_to_f8e5m2"), "{}", case.name);
+        assert_eq!(text.contains("__byte_perm"), turned, "{}", case.name);
     }
     check(&cases);
 }
