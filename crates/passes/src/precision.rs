@@ -10,7 +10,7 @@
 //!   that the low dtype can hold (also seen through views). Otherwise in `f32`.
 //! - [`Rule::F32`]: runs on `f32` values; a low one is cast up.
 //!
-//! With [`Precision::F8`] it is that of `bf16`, but for the products of weights ([`EightBits`]), whose operands are quantised to
+//! With [`Precision::F8`] it is that of `bf16`, but for the products of weights (those that `eight_bits.rs` names), whose operands are quantised to
 //! `f8e4m3` with a scale for each tensor. Their gradients are products of 8-bit floats too, by the rule of `matmul`.
 //!
 //! A value is cast down once, however often it is used. Values of other dtypes than `f32`, and casts that the graph has of
