@@ -1,6 +1,6 @@
 //! The 8-bit floats of the Open Compute Project ("OCP 8-bit Floating Point Specification", 2023): for products and storage.
 //!
-//! Rounding does not saturate, as PyTorch's casts do not: what rounds beyond the largest number is infinity, or NaN where the
+//! Rounding does not saturate, as JAX's casts do not (PyTorch's to e4m3 do): what rounds beyond the largest number is infinity, or NaN where the
 //! format has no infinity. An overflow so shows, and the commit guard refuses its step; `quantize` scales so that there is none.
 //! Every NaN becomes the one positive NaN.
 

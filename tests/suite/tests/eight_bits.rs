@@ -53,9 +53,12 @@ fn casts_are_those_of_pytorch() {
                 let x = Array::from_bytes(*wide, &[data.len() / wide.size()], data).unwrap();
                 let got = cast(runtime, &x, dtype);
                 let want = tensor(&format!("{name}/{from}"));
+                let exact = x.to_f64();
                 for (i, (got, want)) in got.bytes().iter().zip(want.data()).enumerate() {
+                    // PyTorch saturates to e4m3, up to infinity; here what rounds beyond the largest number is no number.
+                    let beyond = dtype == DType::F8E4M3 && exact[i].abs() > 464.0;
                     // PyTorch's NaN keep their signs.
-                    let want = if format.decode(*want).is_nan() { Fp8::NAN } else { *want };
+                    let want = if beyond || format.decode(*want).is_nan() { Fp8::NAN } else { *want };
                     let x = &data[i * wide.size()..][..wide.size()];
                     assert_eq!(*got, want, "{x:x?} of {wide} as {dtype} on {}", runtime.name());
                 }
