@@ -2,6 +2,9 @@
 
 use onestep_ir::DType;
 
+/// How products are ordered, and where their factors are found.
+pub(super) const ORDER: &str = include_str!("wgmma.cuh");
+
 /// Where the factors are, and along which axis they are contiguous.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Factors {

@@ -1,9 +1,6 @@
 // The instructions of the device that attention is written with. A host that runs the text brings functions of these names.
 #ifdef __CUDACC_RTC__
 
-// The place of an address in the block's shared memory, as descriptors name it.
-__device__ __forceinline__ unsigned int shared_address(const void* p) { return (unsigned int)__cvta_generic_to_shared(p); }
-
 // Begins to copy 16 bytes into shared memory; zeros, if they are not there.
 __device__ __forceinline__ void copy_async(void* to, const void* from, bool there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(there ? 16 : 0) : "memory");
@@ -12,20 +9,6 @@ __device__ __forceinline__ void copy_async(void* to, const void* from, bool ther
 // Waits for this thread's copies, and shows all that it wrote to shared memory to the tensor cores, behind the next barrier.
 __device__ __forceinline__ void copies_done() {
   asm volatile("cp.async.wait_all;\nfence.proxy.async.shared::cta;" ::: "memory");
-}
-
-// Orders registers and shared memory before the products that follow.
-__device__ __forceinline__ void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-// Ends a group of products.
-__device__ __forceinline__ void products_end() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Waits until at most so many groups run.
-template <int RUNNING>
-__device__ __forceinline__ void products_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(RUNNING) : "memory"); }
-// Sums are not read before this point.
-template <int N>
-__device__ __forceinline__ void settle(float (&sums)[N]) {
-#pragma unroll
-  for (int e = 0; e < N; ++e) asm volatile("" : "+f"(sums[e])::"memory");
 }
 
 __device__ __forceinline__ float exp2_of(float x) {

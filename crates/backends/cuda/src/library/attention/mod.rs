@@ -9,7 +9,7 @@
 //! mask is wanted or a head is larger than [`MOST_SIZE`].
 //!
 //! The kernels are the `.cu` files beside this one. Their text begins with the sizes and distances of the case
-//! ([`Problem::text`]), the instructions (`device.cuh`, [`wgmma`]), and what they share (`tile.cuh`, `scores.cuh`).
+//! ([`Problem::text`]), the instructions (`device.cuh`, [`wgmma`](mod@wgmma)), and what they share (`tile.cuh`, `scores.cuh`).
 
 mod backward;
 mod forward;
@@ -19,7 +19,7 @@ pub(super) use forward::compile as forward;
 
 use super::Operands;
 use super::text::{largest, word};
-use super::wgmma::{Factors, wgmma};
+use super::wgmma::{self, Factors, wgmma};
 use crate::code::{Address, Launch, PROCESSORS, Space};
 use crate::error::CudaError;
 use onestep_ir::ops::{Attention, AttentionAlign, AttentionOperands};
@@ -171,6 +171,7 @@ impl<'a> Problem<'a> {
             op.lengths,
             far(op.window.map(|[left, _]| left)),
         );
+        text += wgmma::ORDER;
         text += include_str!("device.cuh");
         text += "#ifdef __CUDACC_RTC__\n";
         let distinct = |columns: &[usize]| {

@@ -3,8 +3,6 @@
 // What the copy engine is told of a matrix in memory: sizes, distances, and the panels in which it is loaded.
 struct alignas(64) TensorMap { char bytes[128]; };
 
-__device__ __forceinline__ u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
-
 // A barrier of shared memory: a phase ends with so many arrivals, and with all bytes that were announced.
 __device__ __forceinline__ void barrier_init(u32 barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
@@ -26,20 +24,6 @@ __device__ __forceinline__ void barrier_wait(u32 barrier, int parity) {
 // Begins to load the panel at column x and row y of a matrix; what lies outside of it is 0.
 __device__ __forceinline__ void load_panel(u32 to, const TensorMap& map, int x, int y, u32 barrier) {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(to), "l"(&map), "r"(barrier), "r"(x), "r"(y) : "memory");
-}
-
-// Orders registers before the products that follow.
-__device__ __forceinline__ void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-// Ends a group of products.
-__device__ __forceinline__ void products_end() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Waits until at most so many groups run.
-template <int RUNNING>
-__device__ __forceinline__ void products_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(RUNNING) : "memory"); }
-// Sums are not read before this point.
-template <int N>
-__device__ __forceinline__ void settled(float (&sums)[N]) {
-#pragma unroll
-  for (int e = 0; e < N; ++e) asm volatile("" : "+f"(sums[e])::"memory");
 }
 
 // Gives registers of the warpgroup to the block's others, or takes them.

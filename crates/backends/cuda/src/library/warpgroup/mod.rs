@@ -8,7 +8,7 @@
 //! The work on an element starts from the product as it is stored, so that the bits do not tell whether it was fused. Tiles, parts
 //! and the order of every sum follow from the sizes alone.
 
-use super::wgmma::{Factors, wgmma};
+use super::wgmma::{self, Factors, wgmma};
 use super::{Context, text};
 use crate::code::{Address, Launch, NAME, PANEL, PROCESSORS, Product, Space, TensorMap, WAIT};
 use crate::error::CudaError;
@@ -155,8 +155,9 @@ pub(crate) fn compile(
     let blocks = if split { PROCESSORS } else { form.tiles(rows, columns).min(PROCESSORS) };
     let tiles = format!(
         "constexpr int ROWS = {rows}, COLUMNS = {columns}, DEPTH = {depth}, WIDE = {wide}, BAND = {BAND}, BLOCKS = {blocks};\n\
-         constexpr bool SPLIT = {split};\n{}{}{}",
+         constexpr bool SPLIT = {split};\n{}{}{}{}",
         finish.types,
+        wgmma::ORDER,
         include_str!("device.cuh"),
         include_str!("tiles.cuh"),
     );

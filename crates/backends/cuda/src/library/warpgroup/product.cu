@@ -81,7 +81,7 @@ __device__ __forceinline__ void multiply(float (&sums)[WIDE / 2], const Part& pa
     before = ring.stage;
   }
   products_wait<0>();
-  settled(sums);
+  settle(sums);
   release();
 }
 
